@@ -97,7 +97,7 @@ async def test_counting_does_not_wait_for_the_disk_and_remembering_does(dsn, clo
 
 async def test_a_search_of_adk_counts_what_it_shows(dsn, memory):
     said = ["Ann drinks tea.", "ann drinks tea", "Ann drinks green tea.", "quantum lattices"]
-    await memory.remember(Scope("app", "ann"), said)
+    await memory.remember(ANN, said)
     service = OpenMemoryService(engine=memory, top_k=3, min_relevance=0.4)
     shown = await service.search_memory(app_name="app", user_id="ann", query="Does Ann drink tea?")
     await memory.flush()

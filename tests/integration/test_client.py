@@ -64,33 +64,25 @@ async def ask_the_server(client: HippocampusClient, app: str) -> None:
 
 
 async def keep_memories(client: HippocampusClient, memory: MemoryEngine) -> None:
-    kept = await client.remember(
-        user_id="ana",
-        memories=[
-            "Ana drinks green tea.",
-            {"text": "Ana has two cats.", "key": "cats", "importance": 8, "occurred_at": NOON},
-        ],
-    )
+    cats = {"text": "Ana has two cats.", "key": "cats", "importance": 8, "occurred_at": NOON}
+    kept = await client.remember(user_id="ana", memories=["Ana drinks green tea.", cats])
     assert "cats" == kept.keys[1]
-    assert ["画"] == (
-        await client.remember(user_id="小朱", memories=[{"text": "灿灿喜欢画画", "key": "画"}])
-    ).keys
+    new = {"text": "灿灿喜欢画画", "key": "画"}
+    assert ["画"] == (await client.remember(user_id="小朱", memories=[new])).keys
     found = await client.recall(user_id="ana", query="What does Ana drink?", limit=1)
     assert ["Ana drinks green tea."] == [one.text for one in found.hits] and not found.degraded
     [hit] = (await client.search(user_id="小朱", query="谁喜欢画画？")).hits
     assert "灿灿喜欢画画" == hit.text and 0 < hit.score <= 1
-    before = await client.recall(
-        user_id="ana", query="cats", as_of={"known": NOON}, kinds=["semantic"]
-    )
+    then = {"known": NOON}
+    before = await client.recall(user_id="ana", query="cats", as_of=then, kinds=["semantic"])
     assert [] == before.hits
     listed = (await client.list_memories(user_id="ana", contains="CATS", end=NOON + DAY)).memories
     assert [("cats", NOON, 8.0)] == [(one.key, one.occurred_at, one.importance) for one in listed]
     assert 2 == (await client.count_memories(user_id="ana")).count
     detail = await client.show_memory(user_id="ana", key="cats")
     assert detail.is_current and "kept" == detail.stage and isinstance(detail, MemoryAnswer)
-    day = await client.show_timeline(
-        user_id="ana", begin=NOON.isoformat(), end=(NOON + DAY).isoformat(), bucket="day"
-    )
+    times = {"begin": NOON.isoformat(), "end": (NOON + DAY).isoformat()}
+    day = await client.show_timeline(user_id="ana", bucket="day", **times)
     assert ["cats"] == [one.key for one in day.memories] and 1 == sum(b.count for b in day.buckets)
     assert not isinstance(day.memories[0], HitAnswer)
     scored = await client.show_timeline(user_id="ana", query="cats", asked_at=NOON)
@@ -109,19 +101,14 @@ async def hold_a_conversation(client: HippocampusClient, memory: MemoryEngine) -
     ended = await client.end_session(user_id="小朱")
     assert ended.session_info is not None and ended.session_info.ended_at.tzinfo is not None
     assert (await client.end_session(user_id="小朱")).session_info is None
-    turns = await client.append_events(
-        user_id="ana",
-        thread_id="monday",
-        events=[
-            {"event_id": "1", "role": "user", "text": "I live in Lisbon.", "occurred_at": NOON},
-            {"event_id": "2", "role": "ai", "text": "Noted.", "occurred_at": NOON.isoformat()},
-        ],
-        later=False,
-    )
+    events = [
+        {"event_id": "1", "role": "user", "text": "I live in Lisbon.", "occurred_at": NOON},
+        {"event_id": "2", "role": "ai", "text": "Noted.", "occurred_at": NOON.isoformat()},
+    ]
+    of_ana = {"user_id": "ana", "thread_id": "monday"}
+    turns = await client.append_events(**of_ana, events=events, later=False)
     assert ["1", "2"] == turns.new and [] == turns.set_aside
-    window = await client.assemble_context(
-        user_id="ana", thread_id="monday", query="Where do I live?", max_tokens=500
-    )
+    window = await client.assemble_context(**of_ana, query="Where do I live?", max_tokens=500)
     assert "Lisbon" in window.prompt and window.tokens <= window.max_tokens == 500
     assert {"history", "query"} <= window.sections.keys()
     assert NOON in {one.occurred_at for one in window.items}
@@ -146,17 +133,15 @@ async def correct_facts(client: HippocampusClient) -> None:
 
 async def work_on_profiles(client: HippocampusClient) -> None:
     for number, city in enumerate(("Leeds", "Porto"), 1):
+        message = {"role": "user", "content": f"I live in {city}.", "timestamp": NOON}
         updated = await client.update_profile(
-            user_id="ana",
-            conversation_id=f"talk {number}",
-            messages=[{"role": "user", "content": f"I live in {city}.", "timestamp": NOON}],
+            user_id="ana", conversation_id=f"talk {number}", messages=[message]
         )
         assert updated.changed and number == updated.profile.version and updated.stages
     shown = await client.show_profile(user_id="ana", language="zh")
     assert "Porto" in shown.profile and all(one.source_id for one in shown.relations)
-    assert [2, 1] == [
-        one.version for one in (await client.list_profile_versions(user_id="ana")).versions
-    ]
+    kept = (await client.list_profile_versions(user_id="ana")).versions
+    assert [2, 1] == [one.version for one in kept]
     diff = await client.compare_profile_versions(user_id="ana", from_version=1, to_version=2)
     assert diff.added and "Porto" in " ".join(diff.added)
     back = await client.roll_back_profile(user_id="ana", version=1)
@@ -166,9 +151,8 @@ async def work_on_profiles(client: HippocampusClient) -> None:
 async def let_memories_fade(client: HippocampusClient, memory: MemoryEngine) -> None:
     new = NewMemory(text="Ana 去了上海。", key="sea", kind="episodic", occurred_at=NOON - 300 * DAY)
     await memory.remember(ANA, new)
-    policy = await client.set_retention_policy(
-        user_id="ana", policy={"threshold": 1, "min_age_days": 0}
-    )
+    at_once = {"threshold": 1, "min_age_days": 0}
+    policy = await client.set_retention_policy(user_id="ana", policy=at_once)
     rule = policy.policy["episodic"]
     assert rule is not None and 1.0 == rule.threshold
     await memory.retention.forget_faded(ANA)
@@ -260,25 +244,15 @@ async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
     assert "http://127.0.0.1:" in note and "request" in note
 
 
-async def test_a_fact_that_ended_before_is_a_conflict(client):
-    fact = await client.state_fact(user_id="ana", slot="employer", value="Acme")
-    await client.retract_fact(user_id="ana", key=fact.key)
-    with pytest.raises(errors.Conflict):
-        await client.retract_fact(user_id="ana", key=fact.key)
-
-
 async def test_a_value_that_the_server_refuses_is_named(client):
     with pytest.raises(errors.InvalidInput, match="limit"):
         await client.recall(user_id="ana", query="tea", limit=101)
     with pytest.raises(errors.InvalidInput, match="such as 2024-05-01T09:30"):
         await client.recall(user_id="ana", query="tea", asked_at=datetime(2026, 3, 1))  # noqa: DTZ001
     for text in ("\ud800", "\x00 "):
-        with pytest.raises(errors.InvalidInput):
-            await client.list_facts(user_id=text)
-        with pytest.raises(errors.InvalidInput):
-            await client.list_memories(user_id=text)
-        with pytest.raises(errors.InvalidInput):
-            await client.forget(user_id=text, keys=["x"])
+        for call, given in (("list_facts", {}), ("list_memories", {}), ("forget", {"keys": ["x"]})):
+            with pytest.raises(errors.InvalidInput):
+                await getattr(client, call)(user_id=text, **given)
     with pytest.raises(errors.InvalidInput, match="JSON"):
         await client.remember(user_id="ana", memories=[{"text": "x", "metadata": {"x": object()}}])  # type: ignore[dict-item]
     with pytest.raises(errors.InvalidInput, match="job_id must not be empty"):
@@ -350,20 +324,16 @@ async def test_what_is_too_large_is_refused_with_the_way_out(shared_memory):
 
 async def test_many_requests_at_once_share_a_small_pool(shared_memory, scope):
     limits = httpx.Limits(max_connections=4)
+    users = [f"user {n % 5}" for n in range(40)]
     async with (
         listening(shared_memory) as url,
         httpx.AsyncClient(limits=limits, timeout=60) as http,
         HippocampusClient(url, http_client=http, app=scope.app) as client,
     ):
-        await asyncio.gather(
-            *(
-                client.remember(user_id=f"user {n % 5}", memories=[f"Note {n}. 第{n}条"])
-                for n in range(40)
-            )
-        )
-        counts = await asyncio.gather(
-            *(client.count_memories(user_id=f"user {n % 5}") for n in range(40))
-        )
+        notes = ((user, f"Note {n}. 第{n}条") for n, user in enumerate(users))
+        writes = (client.remember(user_id=user, memories=[text]) for user, text in notes)
+        await asyncio.gather(*writes)
+        counts = await asyncio.gather(*(client.count_memories(user_id=user) for user in users))
         assert {8} == {one.count for one in counts}
 
 

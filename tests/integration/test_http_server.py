@@ -175,10 +175,8 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn, tmp_path):
     with serving(dsn, tmp_path / "log", "--host", "0.0.0.0") as server:
         answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"}, timeout=60)
         assert 401 == answer.status_code
-        made = token_command(
-            dsn, "create", "--app", "a", "--user", "ana", "--expires", "1h", "--json"
-        )
-        token = json.loads(made)
+        whose = ("--app", "a", "--user", "ana", "--expires", "1h")
+        token = json.loads(token_command(dsn, "create", *whose, "--json"))
         headers = {"Authorization": f"Bearer {token['token']}"}
         for user, status in (("ana", 200), ("bob", 403)):
             answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers, timeout=60)
@@ -204,24 +202,20 @@ def test_a_running_server_closes_with_the_first_token(dsn, tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--port", "70000"], "port must be between 0 and 65535"),
-        (["--embedded", "--uri", "embedded"], "either --embedded or --uri"),
-        (["--host", "no.such.host.invalid"], "cannot listen on"),
-        (["--uri", "postgresql://a:secret@127.0.0.1:1/x", "--port", "0"], "cannot be used"),
+        ("--port 70000", "port must be between 0 and 65535"),
+        ("--embedded --uri embedded", "either --embedded or --uri"),
+        ("--host no.such.host.invalid", "cannot listen on"),
+        ("--uri postgresql://a:secret@127.0.0.1:1/x --port 0", "cannot be used"),
+        ("--uri embedded://{folder} --port {taken}", "cannot listen on 127.0.0.1:{taken}"),
     ],
 )
-def test_what_it_cannot_do_it_says_in_a_line(options, expected):
-    done = subprocess.run([*hippocampus(), "serve", *options], capture_output=True, text=True)
-    assert 1 == done.returncode and expected in done.stderr, done.stderr
+def test_what_it_cannot_do_it_says_in_a_line(tmp_path, options, expected):
+    with socket.create_server(("127.0.0.1", 0)) as address:
+        names = {"folder": tmp_path, "taken": address.getsockname()[1]}
+        line = [*hippocampus(), "serve", *options.format(**names).split()]
+        done = subprocess.run(line, capture_output=True, text=True)
+    assert 1 == done.returncode and expected.format(**names) in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "secret" not in done.stderr
-
-
-def test_a_port_that_is_taken_is_named(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        command = [*hippocampus(), "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
 def test_many_clients_are_answered_without_an_error(shared, monkeypatch, capsys):
@@ -237,18 +231,27 @@ def test_many_clients_are_answered_without_an_error(shared, monkeypatch, capsys)
     assert {"requests_per_s", "p50_ms", "p99_ms"} <= figures.keys()
 
 
-WITHOUT_UVICORN = """
+WITHOUT = """
 import sys
-for name in [one for one in sys.modules if one.startswith("shared_core.http")]:
+for name in [one for one in sys.modules if one.startswith({forgotten!r})]:
     del sys.modules[name]
-sys.modules["uvicorn"] = None
+sys.modules[{package!r}] = None
 from shared_core.cli.main import app
 app()
 """
 
 
-def test_without_its_packages_it_says_what_to_install():
-    done = subprocess.run(
-        [*warm_python(), "-c", WITHOUT_UVICORN, "serve"], capture_output=True, text=True
-    )
-    assert 1 == done.returncode and "pip install 'pg-hippocampus[server]'" in done.stderr
+@pytest.mark.parametrize(
+    ("package", "forgotten", "command", "extra"),
+    [
+        ("uvicorn", "shared_core.http", "serve", "server"),
+        ("nicegui", "shared_core.ui", "ui --no-open --port 0", "ui"),
+        ("nicegui", "shared_core.ui", "serve --ui --port 0", "ui"),
+    ],
+)
+def test_without_its_packages_it_says_what_to_install(package, forgotten, command, extra):
+    code = WITHOUT.format(package=package, forgotten=forgotten)
+    line = [*warm_python(), "-c", code, *command.split()]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert 1 == done.returncode and f"pip install 'pg-hippocampus[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,8 +7,9 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -23,7 +24,7 @@ from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, ru
 from shared_core.cli.doctor import examine
 from shared_core.cli.main import app
 from shared_core.ports.storage import Storage
-from shared_core.settings import Settings, load_settings
+from shared_core.settings import Settings
 from shared_core.storage import open_storage
 from shared_core.storage.postgres.connection import (
     connecting,
@@ -39,6 +40,16 @@ from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooli
 from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
+ONE = Step("one", b"SELECT 1", {})
+
+
+@asynccontextmanager
+async def pool_of(dsn: str, **settings: Any) -> AsyncIterator[PostgresDatabase]:
+    """Yield an open database, whose pool has no connection yet."""
+    database = PostgresDatabase(Settings(uri=dsn, home=Path(), **settings))
+    await database.open()
+    yield database
+    await database.close()
 
 
 def backends(dsn: str) -> int:
@@ -79,9 +90,9 @@ def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn):
     run_sync(memory.close())
 
 
-async def test_a_sync_call_inside_a_running_loop_works(memory):
-    await memory.remember(ANN, "Ann sails.")
-    assert ["Ann sails."] == [hit.memory.text for hit in run_sync(memory.recall(ANN, "sails"))]
+async def test_a_sync_call_inside_a_running_loop_works(ann):
+    await ann.remember("Ann sails.")
+    assert ["Ann sails."] == [hit.memory.text for hit in run_sync(ann.recall("sails"))]
 
 
 async def test_a_call_goes_on_after_the_server_hung_up(dsn, memory):
@@ -162,25 +173,21 @@ def test_a_forked_child_opens_its_own_connections(dsn):
 
 
 async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn):
-    database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=0.2))
-    await database.open()
-    slow = asyncio.create_task(database.run("/", Step("sleep", b"SELECT pg_sleep(60)", {})))
-    sleeps = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = %s"
-    await until(lambda: rows(dsn, sleeps, [name_of(dsn)]))
-    with pytest.raises(StorageUnavailable, match="raise pool_size"):
-        await database.run("/", Step("one", b"SELECT 1", {}))
-    slow.cancel()
-    await asyncio.wait([slow])
-    await database.close()
+    async with pool_of(dsn, pool_size=1, connect_timeout_s=0.2) as database:
+        slow = asyncio.create_task(database.run("/", Step("sleep", b"SELECT pg_sleep(60)", {})))
+        sleeps = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = %s"
+        await until(lambda: rows(dsn, sleeps, [name_of(dsn)]))
+        with pytest.raises(StorageUnavailable, match="raise pool_size"):
+            await database.run("/", ONE)
+        slow.cancel()
+        await asyncio.wait([slow])
 
 
 async def test_a_long_queue_that_moves_is_served_to_its_end(dsn):
     """Together they wait for longer than one of them may."""
-    database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=1))
-    await database.open()
-    naps = (database.run("/", Step("sleep", b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
-    assert 12 == len(await asyncio.gather(*naps))
-    await database.close()
+    async with pool_of(dsn, pool_size=1, connect_timeout_s=1) as database:
+        naps = (database.run("/", Step("sleep", b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
+        assert 12 == len(await asyncio.gather(*naps))
 
 
 def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn):
@@ -211,9 +218,7 @@ def hang_up(dsn: str) -> None:
 
 
 async def test_a_temporary_table_of_another_client_hides_no_table(dsn):
-    database = PostgresDatabase(load_settings(dsn, pool_size=1))
-    await database.open()
-    try:
+    async with pool_of(dsn, pool_size=1) as database:
         hide = b"CREATE TEMP TABLE memories (LIKE hippocampus.memories)"
         await database.run("/app/ann/", Step("hide", hide, {}))
         where = b"SELECT 'memories'::regclass::oid = 'hippocampus.memories'::regclass"
@@ -224,14 +229,11 @@ async def test_a_temporary_table_of_another_client_hides_no_table(dsn):
             b" AND p.pronamespace = 'hippocampus'::regnamespace"
         )
         [[[functions]]] = await database.run("/app/ann/", Step("paths", paths, {}))
-    finally:
-        await database.close()
     assert is_ours and len(functions) > 1
     assert not [path for path in functions if not path.rstrip('"}').endswith(", pg_temp")]
 
 
 SLOTS = 3
-ONE = Step("one", b"SELECT 1", {})
 NAP = Step("nap", b"SELECT pg_sleep(0.05)", {})
 
 
@@ -253,10 +255,16 @@ def of_user(name: str) -> str:
 @pytest.fixture
 async def waiting(tight):
     """An open database whose pool has no connection yet."""
-    database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=8))
-    await database.open()
-    yield database
-    await database.close()
+    async with pool_of(tight, pool_size=8) as database:
+        yield database
+
+
+@asynccontextmanager
+async def all_slots_taken(dsn: str) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for _ in range(SLOTS):
+            await stack.enter_async_context(await psycopg.AsyncConnection.connect(dsn))
+        yield
 
 
 async def test_callers_share_the_slots_that_there_are(waiting):
@@ -274,50 +282,40 @@ async def test_processes_that_write_at_once_lose_nothing(tight):
 async def test_idle_connections_are_closed_for_others(tight, waiting, monkeypatch):
     monkeypatch.setattr(pools, "IDLE_S", 0.05)
     await asyncio.gather(*(waiting.run("/", NAP) for _ in range(24)))
-    other = PostgresDatabase(Settings(uri=tight, home=Path()))
-    await other.open()
-    held = [await other.connect() for _ in range(SLOTS - 1)]  # one stays with the first
-    assert [[[(1,)]]] == [await waiting.run("/", ONE)]
-    for connection in held:
-        await connection.close()
-    await other.close()
+    async with pool_of(tight) as other:
+        held = [await other.connect() for _ in range(SLOTS - 1)]  # one stays with the first
+        assert [[[(1,)]]] == [await waiting.run("/", ONE)]
+        for connection in held:
+            await connection.close()
 
 
 async def test_a_slot_that_comes_free_is_taken(tight, waiting):
-    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
-    call = asyncio.create_task(waiting.run("/", ONE))
-    await asyncio.wait([call], timeout=0.2)
-    assert not call.done()
-    for connection in held:
-        await connection.close()
+    async with all_slots_taken(tight):
+        call = asyncio.create_task(waiting.run("/", ONE))
+        await asyncio.wait([call], timeout=0.2)
+        assert not call.done()
     assert [[(1,)]] == await call
 
 
 async def test_without_a_slot_the_error_names_both_limits(tight):
-    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
     database = PostgresDatabase(Settings(uri=tight, home=Path(), connect_timeout_s=0.2))
-    with pytest.raises(NoFreeSlot, match=r"raise its max_connections.* pool_size"):
-        await database.open()
-    with pytest.raises(NoFreeSlot):
-        await database.connect()
-    for connection in held:
-        await connection.close()
+    async with all_slots_taken(tight):
+        with pytest.raises(NoFreeSlot, match=r"raise its max_connections.* pool_size"):
+            await database.open()
+        with pytest.raises(NoFreeSlot):
+            await database.connect()
 
 
 async def test_a_caller_that_gives_up_leaves_its_turn(tight):
-    database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=2))
-    await database.open()
-    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
-    calls = [asyncio.create_task(database.run("/", ONE)) for _ in range(6)]
-    await asyncio.wait(calls, timeout=0.1)
-    for call in calls:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
-    for connection in held:
-        await connection.close()
-    again = (database.run("/", ONE) for _ in range(6))
-    assert 6 == len(await asyncio.gather(*again))
-    await database.close()
+    async with pool_of(tight, pool_size=2) as database:
+        async with all_slots_taken(tight):
+            calls = [asyncio.create_task(database.run("/", ONE)) for _ in range(6)]
+            await asyncio.wait(calls, timeout=0.1)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        again = (database.run("/", ONE) for _ in range(6))
+        assert 6 == len(await asyncio.gather(*again))
 
 
 BOB = Scope("app", "bob")
@@ -432,33 +430,29 @@ async def test_a_name_never_reaches_another_statement(losing):
         assert [[(1,)]] == await other.exchange([(b"SELECT 1", {})], prepare=False)
 
 
-@pytest.mark.parametrize(("pooled", "keeps"), [("losing", False), ("keeping", True)])
-async def test_a_probe_tells_what_a_pooler_does(request, pooled, keeps):
-    dsn = request.getfixturevalue(pooled)
-    found = await probe_pooling(connecting_to(dsn))
-    assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
-
-
-@pytest.mark.parametrize("sessions", [2, 3])
-async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(postgres_dsn, sessions):
-    with pgbouncer(postgres_dsn, sessions=sessions, server_round_robin=1) as pooled:
-        open_sessions(pooled, sessions)
+@pytest.mark.parametrize(
+    ("pooler", "shares", "keeps"),
+    [
+        (None, False, True),
+        ({}, True, False),
+        ({"prepared": 100}, True, True),
+        ({"sessions": 2, "server_round_robin": 1}, True, False),
+        ({"sessions": 3, "server_round_robin": 1}, True, False),
+        ({"sessions": 1, "pool_mode": "session"}, False, True),
+        ({"sessions": 2, "pool_mode": "session"}, False, True),
+    ],
+)
+async def test_a_probe_tells_what_a_pooler_does(postgres_dsn, monkeypatch, pooler, shares, keeps):
+    """With one whole session the second connection gets none while the first is open."""
+    given = pooler or {}
+    if "pool_mode" in given:
+        monkeypatch.setattr(pooling, "_WAIT_S", 0.2)
+    direct = nullcontext(postgres_dsn)
+    with direct if pooler is None else pgbouncer(postgres_dsn, **given) as pooled:
+        if "server_round_robin" in given:
+            open_sessions(pooled, given["sessions"])
         found = await probe_pooling(connecting_to(pooled))
-    assert Pooling(shares_sessions=True, keeps_statements=False) == found
-
-
-async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn):
-    found = await probe_pooling(connecting_to(postgres_dsn))
-    assert Pooling(shares_sessions=False, keeps_statements=True) == found
-
-
-@pytest.mark.parametrize("sessions", [1, 2])
-async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn, monkeypatch, sessions):
-    """With one session the second connection gets none while the first is open."""
-    monkeypatch.setattr(pooling, "_WAIT_S", 0.2)
-    with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
-        found = await probe_pooling(connecting_to(pooled))
-    assert Pooling(shares_sessions=False, keeps_statements=True) == found
+    assert Pooling(shares_sessions=shares, keeps_statements=keeps) == found
 
 
 async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(single, monkeypatch):

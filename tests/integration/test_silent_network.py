@@ -192,17 +192,17 @@ async def test_the_parameters_of_the_dsn_win(proxy):
 
 
 def keepalive(connection: pipeline.Connection | psycopg.Connection) -> tuple[int, ...]:
-    with socket.socket(fileno=connection.fileno()) as opened:
-        on = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        opened.detach()
-    return on, *(option(connection, f"TCP_KEEP{name}") for name in ("IDLE", "INTVL", "CNT"))
+    is_on = option(connection, "SO_KEEPALIVE", socket.SOL_SOCKET)
+    return is_on, *(option(connection, f"TCP_KEEP{name}") for name in ("IDLE", "INTVL", "CNT"))
 
 
-def option(connection: pipeline.Connection | psycopg.Connection, name: str) -> int:
+def option(
+    connection: pipeline.Connection | psycopg.Connection, name: str, level: int = socket.IPPROTO_TCP
+) -> int:
     if not hasattr(socket, name):
         pytest.skip(f"this system has no {name}")
     with socket.socket(fileno=connection.fileno()) as opened:
-        value = opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+        value = opened.getsockopt(level, getattr(socket, name))
         opened.detach()
     return value
 
@@ -220,9 +220,9 @@ def short_waits(monkeypatch):
         monkeypatch.setattr(module, "RETURN_S", 0.1)
 
 
-@pytest.mark.parametrize("at_work", [False, True])
-async def test_cancelled_work_does_not_wait_for_a_dead_network(proxy, short_waits, at_work):
-    """Neither while it claims its job, nor while the job runs."""
+@pytest.mark.parametrize("doing", ["claims", "runs", "serves"])
+async def test_cancelled_work_does_not_wait_for_a_dead_network(proxy, short_waits, doing):
+    """Neither while it claims its job, nor while the job runs, nor a worker that looks for one."""
     between, dsn = proxy
     works = asyncio.Event()
 
@@ -234,10 +234,11 @@ async def test_cancelled_work_does_not_wait_for_a_dead_network(proxy, short_wait
     async with open_memory(patient(dsn), worker=False) as memory:
         await memory.append_events(ANN, "t", [told("e1", "tea")])
         memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
-        if not at_work:
+        if doing != "runs":
             between.stop()
-        call = asyncio.create_task(memory.jobs.run(ANN, "t"))
-        await (works if at_work else between.stalled).wait()
+        work = memory.jobs.serve() if doing == "serves" else memory.jobs.run(ANN, "t")
+        call = asyncio.create_task(work)
+        await (works if doing == "runs" else between.stalled).wait()
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled()
@@ -247,15 +248,3 @@ async def test_cancelled_work_does_not_wait_for_a_dead_network(proxy, short_wait
 async def test_jobs_that_cannot_be_given_back_are_told_in_the_log(short_waits, caplog):
     await runner.give_back(asyncio.Event().wait(), "running jobs")
     assert "running jobs: in the queue only after the end of the lease" in caplog.text
-
-
-async def test_a_worker_that_is_cancelled_does_not_wait_for_a_dead_network(proxy, short_waits):
-    between, dsn = proxy
-    async with open_memory(patient(dsn), worker=False) as memory:
-        between.stop()
-        serving = asyncio.create_task(memory.jobs.serve())
-        await between.stalled.wait()
-        serving.cancel()
-        await asyncio.wait([serving])
-        assert serving.cancelled()
-        await between.close()

@@ -1,28 +1,45 @@
-"""Spans and metrics of the memory, and of requests to it, by a real SDK of OpenTelemetry."""
+"""Spans and metrics of the memory, and of requests to it, by a real SDK of OpenTelemetry.
+
+GET /metrics and the metrics of a worker are real scrapes, parsed as Prometheus parses them.
+"""
 
 import asyncio
 import gc
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
 from weakref import WeakSet
 
+import httpx
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from prometheus_client.parser import text_string_to_metric_families
 from scripted_chat import ScriptedChatModel
 from warm_python import warm_python
 
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
-from shared_core import Scope, open_memory
+from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.core import telemetry
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
-from shared_core.errors import InvalidInput, StorageUnavailable
+from shared_core.errors import InvalidInput
+from shared_core.http import ServerOptions, create_app, metrics
 from shared_core.models.embedders import E5Embedder
 from tests.integration.all_verbs import (
     ANA,
@@ -34,8 +51,11 @@ from tests.integration.all_verbs import (
     wait_for_a_busy_pool,
 )
 from tests.integration.http_clients import client_of
+from tests.integration.http_processes import serving
 from tests.integration.telemetry_sdk import Growth, listening, points, values
 
+DOCS = Path(__file__).parents[2] / "docs"
+Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 QUEUE = "hippocampus.queue.depth"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -57,6 +77,11 @@ def tree(finished: InMemorySpanExporter) -> set[tuple[str | None, str]]:
     ended = finished.get_finished_spans()
     names = {span.context.span_id: span.name for span in ended}
     return {(span.parent and names.get(span.parent.span_id), span.name) for span in ended}
+
+
+def depths() -> dict[str, int]:
+    """Return how many jobs of each state the metrics show."""
+    return {at.attributes["hippocampus.job.state"]: at.value for at in points()[QUEUE]}
 
 
 def of(operation: str) -> dict[str, str]:
@@ -153,10 +178,8 @@ async def test_the_queue_of_all_users_is_shown(dsn):
         soon = Scope("three", "cat")
         await memory.append_events(soon, "t", turns("I ski."), later=True, delay_s=3600)
         memory._queue_size._read_again_at = 0.0
+        assert {"waiting": 1, "due": 2, "running": 0, "dead": 0} == depths()
         found = points()
-        assert {"waiting": 1, "due": 2, "running": 0, "dead": 0} == {
-            point.attributes["hippocampus.job.state"]: point.value for point in found[QUEUE]
-        }
         assert 0 < found["hippocampus.queue.age"][0].value
         system = "oceanbase" if dsn.startswith("seekdb") else "postgresql"
         assert system in str(found["db.client.connection.wait_time"])
@@ -197,8 +220,7 @@ async def test_jobs_are_spans_with_an_outcome(dsn, spans):
         await memory.append_events(ANA, "bad", turns("I live in Porto."))
         assert "failed" == (await memory.jobs.run(ANA, "bad")).status
         memory._queue_size._read_again_at = 0.0
-        dead = {point.attributes["hippocampus.job.state"]: point.value for point in points()[QUEUE]}
-    assert 1 == dead["dead"]
+        assert 1 == depths()["dead"]
     assert 1 == grown.of("hippocampus.job.duration", done | {"hippocampus.job.outcome": "given_up"})
     assert "no fact" not in str([span.to_json() for span in spans.get_finished_spans()])
 
@@ -296,3 +318,250 @@ def test_lookups_are_counted_on_after_a_cache_is_gone():
         labels = {"hippocampus.cache.name": "of_this_test"}
         assert 3 == grown.of("hippocampus.cache.lookups", labels)
         assert 1 == grown.of("hippocampus.cache.lookups", {**labels, "hippocampus.cache.hit": True})
+
+
+def samples(text: str) -> Samples:
+    """Return the values of a scrape, by name and labels."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
+    return found
+
+
+def labelled(found: Samples, name: str, **labels: str) -> float:
+    """Return the sum of the values of a name that have these labels."""
+    return sum(value for at, value in found[name].items() if labels.items() <= set(at))
+
+
+def test_a_running_server_is_scraped(dsn, tmp_path):
+    question = {"user_id": "ana_at_home", "query": "我住在哪里？"}
+    said = {"user_id": "ana_at_home", "memories": ["I live in Lisbon.", "我住在上海。"]}
+    with serving(dsn, tmp_path / "log") as server, httpx.Client(timeout=60) as client:
+        assert 200 == client.post(f"{server.url}/remember", json=said).status_code
+        for _ in range(2):
+            assert 200 == client.post(f"{server.url}/recall", json=question).status_code
+        assert 200 == client.get(f"{server.url}/graph/ana_at_home").status_code
+        answer = client.get(f"{server.url}/metrics")
+        openmetrics = {"Accept": "application/openmetrics-text;version=1.0.0"}
+        other = client.get(f"{server.url}/metrics", headers=openmetrics)
+        assert 422 == client.get(f"{server.url}/metrics?name=x").status_code
+    assert (200, "text/plain") == (
+        answer.status_code, answer.headers["content-type"].partition(";")[0]
+    )  # fmt: skip
+    assert other.headers["content-type"].startswith("application/openmetrics-text")
+    found = samples(answer.text)
+    duration = "hippocampus_operation_duration_seconds_count"
+    assert 2 == labelled(found, duration, hippocampus_operation="recall")
+    assert 2 == labelled(found, "hippocampus_memories_remembered_total")
+    assert 4 == labelled(found, "hippocampus_recall_candidates_sum")
+    assert 0 == labelled(found, "hippocampus_queue_depth", hippocampus_job_state="dead")
+    assert 0 == labelled(found, "hippocampus_queue_age_seconds")
+    assert 1 == labelled(
+        found, "http_server_request_duration_seconds_count", http_route="/graph/{user_id}"
+    )
+    assert 0 < labelled(found, "process_resident_memory_bytes")
+    private = ("ana_at_home", "default", "Lisbon", "上海", "住")
+    assert [] == [word for word in private if word in answer.text]
+
+
+async def test_metrics_need_a_token_for_a_whole_application(memory):
+    points()  # sets a provider up
+    of_user = await memory.tokens.create("one", users=["ana"])
+    of_app = await memory.tokens.create("monitoring")
+    for token, status in ((of_user.text, 403), (of_app.text, 200), ("hippo_wrong", 401)):
+        async with client_of(memory, token=token) as client:
+            assert status == (await client.get("/metrics")).status_code
+    async with client_of(memory, host="example.org") as client:
+        assert 403 == (await client.get("/metrics")).status_code
+
+
+async def test_a_program_with_its_own_provider_keeps_it(memory):
+    points()  # sets a provider up
+    provider = metrics.api.get_meter_provider()
+    async with client_of(memory) as client:
+        metrics.set_up_metrics()
+        assert provider is metrics.api.get_meter_provider()
+        await memory.remember(ANA, "I live in Lisbon.")
+        found = samples((await client.get("/metrics")).text)
+    assert 1 == labelled(found, "hippocampus_memories_remembered_total")
+    assert points()["hippocampus.memories.remembered"]
+    async with client_of(memory) as client:  # another application counts from its own start
+        again = samples((await client.get("/metrics")).text)
+    assert "hippocampus_memories_remembered_total" not in again
+
+
+async def test_without_a_provider_it_says_what_is_missing(memory, monkeypatch):
+    monkeypatch.setattr(metrics.api, "get_meter_provider", metrics.api.NoOpMeterProvider)
+    async with client_of(memory) as client:
+        answer = await client.get("/metrics")
+    assert 501 == answer.status_code
+    assert "MeterProvider" in answer.json()["detail"]
+    mounted = httpx.ASGITransport(create_app(memory, ServerOptions(auth=False)))
+    async with httpx.AsyncClient(transport=mounted, base_url="http://localhost") as client:
+        answer = await client.get("/metrics")
+    assert (501, True) == (answer.status_code, "lifespan" in answer.json()["detail"])
+
+
+async def test_without_the_database_all_but_the_queue_is_shown(memory):
+    points()
+    async with client_of(memory) as client:
+        await memory.remember(ANA, "I live in Lisbon.")
+        away = StorageUnavailable("away")
+        with mock.patch.object(memory._storage.jobs, "job_stats", side_effect=away):
+            memory._queue_size._read_again_at = 0.0
+            found = samples((await client.get("/metrics")).text)
+    assert "hippocampus_queue_depth" not in found
+    assert "hippocampus_memories_remembered_total" in found
+
+
+def names_in(expression: str) -> set[str]:
+    """Return the metrics that an expression of PromQL reads."""
+    plain = re.sub(r"\{[^}]*\}|\bby \([^)]*\)|\[[^\]]*\]", " ", expression)
+    return set(re.findall(r"\b(?:hippocampus|db|http|process)_\w+", plain))
+
+
+async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
+    points()
+    async with client_of(memory) as client:
+        for texts in TEXTS.values():
+            await use(memory, texts)
+        await memory.append_events(ANA, "later", turns("I ski."), later=True)
+        await memory.flush(60)
+        await recall_without_model(dsn)
+        await search_without_database(memory)
+        await wait_for_a_busy_pool()
+        await client.post("/recall", json={"user_id": "ana", "query": "tea"})
+        given = samples((await client.get("/metrics")).text)
+    page = json.loads((DOCS / "grafana.json").read_text("utf-8"))
+    read = {
+        name
+        for panel in page["panels"]
+        for target in panel.get("targets", ())
+        for name in names_in(target["expr"])
+    }
+    alerts = (
+        (DOCS / "how-to" / "monitor.md").read_text("utf-8").split("```promql\n")[1].split("```")[0]
+    )
+    assert 4 == len(names_in(alerts))
+    assert set() == (read | names_in(alerts)) - given.keys()
+    labels = {label for at in given.values() for points_at in at for label, _ in points_at}
+    used = set(re.findall(r"\b(?:hippocampus|db|http|gen_ai)_\w+(?==)", str(page)))
+    used |= set(re.findall(r"\{\{(\w+)\}\}", str(page))) - {"instance"}
+    assert set() == used - labels
+    # What the project counts, it shows.
+    own = {re.sub(r"\W", "_", metric.name) for metric in METRICS}
+    assert [] == [one for one in own if not any(name.startswith(one) for name in read)]
+
+
+def test_the_page_names_each_metric():
+    page = (DOCS / "reference" / "metrics.md").read_text("utf-8")
+    named = set(re.findall(r"^\| `((?:hippocampus|db)\.[\w.]+)`", page, re.M))
+    assert {metric.name for metric in METRICS} == named
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, dict[str, list[bytes]]]]:
+    """Yield the address of a collector, and the bodies that it receives by path."""
+    received: dict[str, list[bytes]] = {}
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.setdefault(self.path, []).append(body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", received
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def names_sent(received: dict[str, list[bytes]]) -> set[str]:
+    """Return the names of the metrics that a collector received."""
+    return {
+        metric.name
+        for body in list(received.get("/v1/metrics", ()))
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def spans_sent(received: dict[str, list[bytes]]) -> str:
+    """Return the spans that a collector received, as text."""
+    return str([ExportTraceServiceRequest.FromString(one) for one in received["/v1/traces"]])
+
+
+def wait_until_sent(
+    wanted: set[str], received: dict[str, list[bytes]], sender: subprocess.Popen[Any]
+) -> None:
+    """Return when a collector has received these metrics, or their sender has ended."""
+    while not wanted <= names_sent(received) and sender.poll() is None:
+        time.sleep(0.05)
+
+
+async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn):
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.append_events(Scope("app", "ana"), "t", turns("I live in Lisbon."), later=True)
+    wanted = {f"hippocampus.{one}" for one in ("job.duration", "turns.consolidated", "queue.depth")}
+    with collector() as (address, received):
+        command = [
+            str(Path(sys.executable).with_name("opentelemetry-instrument")),
+            sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn,
+        ]  # fmt: skip
+        settings = {
+            "OTEL_SERVICE_NAME": "hippocampus-worker",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_METRIC_EXPORT_INTERVAL": "200",
+        }
+        with subprocess.Popen(
+            command, env=os.environ | settings, stderr=subprocess.PIPE, text=True
+        ) as worker:
+            try:
+                await asyncio.to_thread(wait_until_sent, wanted, received, worker)
+                worker.send_signal(signal.SIGTERM)
+                _, log = await asyncio.to_thread(worker.communicate)
+            finally:
+                worker.kill()
+    assert 0 == worker.returncode, log
+    assert wanted <= names_sent(received), log
+    spans = spans_sent(received)
+    assert "hippocampus.job" in spans and "hippocampus.consolidate" in spans
+    assert "Lisbon" not in spans + str(received)
+
+
+def test_a_server_is_scraped_and_sends_to_a_collector_too(dsn, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
+    wanted = {"hippocampus.recall.hits", "hippocampus.queue.depth", "http.server.request.duration"}
+    with collector() as (address, received):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        with serving(dsn, tmp_path / "log") as server:
+            question = {"user_id": "ana", "query": "Where is Lisbon?"}
+            httpx.post(f"{server.url}/recall", json=question, timeout=60)
+            assert "hippocampus_recall_hits" in httpx.get(f"{server.url}/metrics", timeout=60).text
+            wait_until_sent(wanted, received, server.process)
+            server.process.send_signal(signal.SIGTERM)
+            assert 0 == server.process.wait(60), server.log()
+    spans = spans_sent(received)
+    assert "POST /recall" in spans and "hippocampus.recall" in spans
+    assert "Lisbon" not in spans
+
+
+def test_the_sdk_can_be_switched_off(dsn, tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with serving(dsn, tmp_path / "log") as server:
+        question = {"user_id": "ana", "query": "Where is Lisbon?"}
+        httpx.post(f"{server.url}/recall", json=question, timeout=60)
+        found = samples(httpx.get(f"{server.url}/metrics", timeout=60).text)
+    assert {"process"} == {name.partition("_")[0] for name in found}

@@ -18,6 +18,12 @@ CHINESE = [
     "我在华为上班",
 ]
 
+OF_MANY = ["我叫王小明", "我老婆叫李娜，她是老师", "我们有两个孩子", "我不吃香菜，喜欢喝茶",
+           "我在腾讯上班", "我们上个月搬到了上海", "我的狗旺财昨天死了"]  # fmt: skip
+MANY = ["My name is Bob.", "My wife is called Sara. She is a nurse.", "I hate coriander.",
+        "I love tea.", "I work at Acme.", "We moved to Bristol last month.",
+        "My dog Rex died yesterday."]  # fmt: skip
+
 
 class Asked:
     """Answers questions to users, each of whom tells something once."""
@@ -74,14 +80,20 @@ def relations(answer: Any) -> list[tuple[str, str, str]]:
         (CHINESE, "我妈妈在哪里上班？", ["张兰是我的妈妈，住在成都"], [("小李", "妈妈", "张兰")]),
         (CHINESE, "我妹妹在哪里上班？", [], []),
         (CHINESE, "我在哪里上班？", ["我在华为上班"], [("小李", "工作于", "华为")]),
+        (OF_MANY, "我有狗吗？", ["我的狗旺财昨天死了"], None),
+        (OF_MANY, "我住在哪里？", ["我们上个月搬到了上海"], None),
+        (MANY, "Do I have a dog?", ["My dog Rex died yesterday."], None),
+        (MANY, "Where do I live?", ["User lives in Bristol."], None),
+        (MANY, "我住在哪里？", ["User lives in Bristol."], None),
     ],
 )  # fmt: skip
-async def test_only_those_who_are_asked_about_are_told(
+async def test_what_has_nothing_to_do_with_whom_it_asks_of_is_left_out(
     ann, answered, inputs, question, memories, edges
 ):
+    """edges: None where they are not compared."""
     answer = await answered(ann, [inputs], question)
     assert contents(answer) == memories
-    assert relations(answer) == edges
+    assert edges is None or relations(answer) == edges
 
 
 @pytest.mark.parametrize(
@@ -146,29 +158,6 @@ async def test_what_was_never_true_is_no_past(ann, answered):
     sessions = [["I work at Barclays."], ["I never worked at Barclays."]]
     answer = await answered(ann, sessions, "Where did I work before?")
     assert not any("past" in text for text in contents(answer))
-
-
-OF_MANY = ["我叫王小明", "我老婆叫李娜，她是老师", "我们有两个孩子", "我不吃香菜，喜欢喝茶",
-           "我在腾讯上班", "我们上个月搬到了上海", "我的狗旺财昨天死了"]  # fmt: skip
-MANY = ["My name is Bob.", "My wife is called Sara. She is a nurse.", "I hate coriander.",
-        "I love tea.", "I work at Acme.", "We moved to Bristol last month.",
-        "My dog Rex died yesterday."]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("inputs", "question", "memories"),
-    [
-        (OF_MANY, "我有狗吗？", ["我的狗旺财昨天死了"]),
-        (OF_MANY, "我住在哪里？", ["我们上个月搬到了上海"]),
-        (MANY, "Do I have a dog?", ["My dog Rex died yesterday."]),
-        (MANY, "Where do I live?", ["User lives in Bristol."]),
-        (MANY, "我住在哪里？", ["User lives in Bristol."]),
-    ],
-)
-async def test_what_has_nothing_to_do_with_it_is_left_out(
-    ann, answered, inputs, question, memories
-):
-    assert contents(await answered(ann, [inputs], question)) == memories
 
 
 @pytest.mark.parametrize(

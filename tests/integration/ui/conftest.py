@@ -32,6 +32,19 @@ def inspector(postgres):
 
 
 @pytest.fixture
+def memory(inspector):
+    """The memory that the inspector shows."""
+    return inspector.memory
+
+
+@pytest.fixture
+def locked(inspector):
+    """The address of an inspector that asks for a token."""
+    with inspector.showing(auth=True):
+        yield inspector.address
+
+
+@pytest.fixture
 def whole(inspector, dsn):
     """An empty memory that the inspector shows, for tests of all users or of the first token."""
     memory = open_memory(dsn, worker=False)

@@ -11,7 +11,6 @@ from turns import said
 from shared_core import Scope, run_sync
 
 pytestmark = in_browser
-EVIL = "<img src=x onerror=\"document.title='hacked'\"> **tea**"
 OTHER = Scope("elsewhere", "bob")
 
 
@@ -88,15 +87,6 @@ def test_the_context_window_shows_each_line_and_its_cost(page):
     expect(page.get_by_text("of 100 tokens")).to_be_visible()
     expect(page.get_by_text("no room is left in the budget").first).to_be_visible()
     assert "thread=thread-1" in page.url and "budget=100" in page.url
-
-
-def test_no_text_of_a_memory_or_question_is_html(page, scope, inspector):
-    run_sync(inspector.memory.append_events(scope, "thread-b", [said("b1", EVIL)]))
-    page.goto(link("ask", scope, q=f"tea {EVIL}", window="1", left_out="1"))
-    expect(page.locator(".hit .text").first).to_have_text(EVIL)
-    expect(page.get_by_text("tokens (")).to_be_visible()
-    expect(page).to_have_title(re.compile("pg-hippocampus"))
-    assert not page.locator("main img").count()
 
 
 def test_a_chinese_page_marks_chinese_words(phone):

@@ -17,15 +17,8 @@ from shared_core import Memory, MemoryEngine, NewMemory, RetentionPolicy, Scope,
 
 pytestmark = in_browser
 
-HOSTILE = '<img src=x onerror="document.title=1"> {{ 7 * 7 }} \'"; </script><b>bold</b>'
 AT_ONCE = RetentionPolicy(decay_rate=50.0, threshold=1.0, min_age_days=0.0)
 """A policy that fades everything at the next run."""
-
-
-@pytest.fixture
-def memory(inspector):
-    """The memory that the inspector shows."""
-    return inspector.memory
 
 
 def memories(memory: MemoryEngine, scope: Scope, **filters: Any) -> Sequence[Memory]:
@@ -237,19 +230,3 @@ def test_what_faded_can_be_brought_back(page, ana, memory):
     select(page, "My dog is called Pickle.")
     assert "1 memory back in recall" in act(page, "Bring back")
     assert 1 == len(memories(memory, ana, kinds=["episodic"]))
-
-
-def test_texts_are_never_html(page, ana, memory):
-    hostile = NewMemory(text=HOSTILE, kind="episodic", author=HOSTILE, key=HOSTILE)
-    run_sync(memory.remember(ana, [hostile]))
-    for path, params in (
-        ("memory", {"key": HOSTILE}),
-        ("memories", {"thread": HOSTILE, "kind": "episodic"}),
-        ("timeline", {"when": HOSTILE}),
-    ):
-        page.goto(link(path, ana, **params))
-        expect(page.locator("main .content")).to_be_visible()
-        if "thread" not in params and "when" not in params:
-            expect(page.get_by_text("{{ 7 * 7 }}").first).to_be_visible()
-        assert 0 == page.locator("main .content :is(img, b)").count()
-        assert "pg-hippocampus" in page.title()

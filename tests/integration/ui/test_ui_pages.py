@@ -5,9 +5,9 @@ from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
 from inspector import ANA, LIN, TALKS, link, sent, tell
 from long_forms import LONG
-from playwright.sync_api import Page, expect
+from playwright.sync_api import ConsoleMessage, Page, expect
 
-from shared_core import Scope, run_sync
+from shared_core import NewMemory, Scope, run_sync
 
 pytestmark = [in_browser, pytest.mark.timeout(600)]
 
@@ -24,7 +24,9 @@ TITLES = {
     "privacy": ("Privacy", "隐私"),
 }
 ASKED = {"ask": {"q": "Where do I live?"}}
-SCRIPT = '<img src=x onerror="window.ran=1"><script>window.ran=1</script><b>{{window.ran=1}}</b>'
+SCRIPT = (
+    '<img src=x onerror="window.ran=1"><script>window.ran=1</script><b>{{window.ran=1}}</b>**b**'
+)
 CONTRAST = "axe.run({runOnly: ['color-contrast']}).then(found => found.violations)"
 
 
@@ -44,9 +46,15 @@ def assert_accessible(page: Page) -> None:
 def watched(page):
     """A page that must have no error, of which no script may speak."""
     faults: list[str] = []
+
+    def note(said: ConsoleMessage) -> None:
+        left = said.location["url"].endswith("/nothing")  # where the test before has gone
+        if said.type == "error" and not left:
+            faults.append(said.text)
+
     listeners = {
         "pageerror": lambda error: faults.append(str(error)),
-        "console": lambda said: said.type == "error" and faults.append(said.text),
+        "console": note,
         "dialog": lambda dialog: faults.append(dialog.message),
     }
     for event, listener in listeners.items():
@@ -65,6 +73,8 @@ def hostile(inspector):
     scope = Scope(f"app {SCRIPT}", f"user {SCRIPT}")
     texts = [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}.", *TALKS[ANA]]
     run_sync(tell(inspector.memory, scope, texts))
+    odd = NewMemory(text=SCRIPT, kind="episodic", author=SCRIPT, key=SCRIPT)
+    run_sync(inspector.memory.remember(scope, [odd]))
     return scope
 
 
@@ -85,12 +95,23 @@ def test_a_page_is_accessible_fits_a_dark_phone_and_makes_no_html_of_texts(path,
 
 
 @pytest.mark.tail
-def test_the_page_of_a_hostile_memory_makes_no_html_of_it(watched, hostile):
-    settled(watched, link("memories", hostile))
-    expect(watched.get_by_text(f"I live in {SCRIPT}.").first).to_be_visible()
-    watched.get_by_role("link", name="I live in <").first.click()
-    expect(watched.get_by_text(SCRIPT).first).to_be_visible()
+@pytest.mark.parametrize(
+    ("path", "asked", "shown"),
+    [
+        ("ask", {"q": f"live {SCRIPT}", "window": "1", "left_out": "1"}, f"I live in {SCRIPT}."),
+        ("memories", {"kind": "episodic"}, f"I live in {SCRIPT}."),
+        ("memories", {"thread": SCRIPT, "kind": "episodic"}, "No memory in recall fits the filter"),
+        ("memory", {"key": SCRIPT}, SCRIPT),
+        ("timeline", {"when": SCRIPT}, "last Tuesday"),
+    ],
+)
+def test_words_of_an_address_and_texts_are_no_html(path, asked, shown, watched, hostile):
+    settled(watched, link(path, hostile, **asked))
+    expect(watched.get_by_text(shown).first).to_be_visible()
+    if "window" in asked:
+        expect(watched.get_by_text("tokens (")).to_be_visible()
     assert not watched.evaluate("'ran' in window")
+    assert 0 == watched.locator("main :is(img, b)").count()
 
 
 @pytest.mark.parametrize("path", TITLES)

@@ -19,23 +19,10 @@ pytestmark = in_browser
 
 
 @pytest.fixture
-def memory(inspector):
-    """The memory that the inspector shows."""
-    return inspector.memory
-
-
-@pytest.fixture
 def bob(memory, scope):
     """A user of another application."""
     run_sync(memory.append_events(scope, "thread-b", [said("b1", "I live in Oslo.")]))
     return scope
-
-
-@pytest.fixture
-def locked(inspector):
-    """The address of an inspector that asks for a token."""
-    with inspector.showing(auth=True):
-        yield inspector.address
 
 
 def facts(memory: MemoryEngine, scope: Scope) -> list[str]:
@@ -186,15 +173,13 @@ def login(
     end = None if days is None else datetime.now(UTC) + timedelta(days=days)
     new = run_sync(memory.tokens.create(app, users=users or None, expires_at=end))
     to = f"{address}/login?next=%2Fui%2F"
-    answer = httpx.post(to, data={"token": new.text}, timeout=60)
-    return dict(answer.cookies)
+    return dict(httpx.post(to, data={"token": new.text}, timeout=60).cookies)
 
 
 def logged_in(page: Page, cookies: dict[str, str], address: str) -> None:
     """Give a page the cookie of a login."""
-    page.context.add_cookies(
-        [{"name": name, "value": value, "url": address} for name, value in cookies.items()]
-    )
+    [(name, value)] = cookies.items()
+    page.context.add_cookies([{"name": name, "value": value, "url": address}])
 
 
 def test_a_token_reaches_only_its_own(locked, memory, ana, lin, bob):
