@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
 
 from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.memory_entry import MemoryEntry
@@ -17,6 +19,7 @@ from shared_core.core import MemoryKind, Role, Scope, shown, to_json
 from shared_core.nlp import shown_text
 
 FROM_USER = "user"
+NO_PARTS: Final[Mapping[str, float]] = MappingProxyType({})
 SECRET_CALLS = "adk_request_"
 """Prefix of the calls in which ADK asks a person for credentials, confirmation or input.
 
@@ -26,10 +29,14 @@ MAX_TOOL_CHARACTERS = 4000
 
 
 class RecalledEntry(MemoryEntry):
-    """A MemoryEntry with its provenance and kind; both stay out of dumps, so no model sees them."""
+    """A MemoryEntry with its provenance, kind and parts of its score.
+
+    They stay out of dumps, so no model sees them.
+    """
 
     source_event_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     kind: MemoryKind | None = Field(default=None, exclude=True, repr=False)
+    parts: Mapping[str, float] = Field(default_factory=dict, exclude=True, repr=False)
 
 
 def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) -> list[Event]:
@@ -169,12 +176,18 @@ def to_new_memory(
 
 
 def to_memory_entry(
-    memory: Memory, scope: Scope, *, text: str | None = None, **shown: object
+    memory: Memory,
+    scope: Scope,
+    *,
+    text: str | None = None,
+    parts: Mapping[str, float] = NO_PARTS,
+    **shown: object,
 ) -> MemoryEntry:
     """Return a memory as an entry that ADK can show to a model.
 
-    text: replaces the memory's text, with its mark if it is a doubtful fact. shown: more of what
-    stands under the key "hippocampus" of custom_metadata. The other keys are the caller's.
+    text: replaces the memory's text, with its mark if it is a doubtful fact. parts: of the hit's
+    score. shown: more of what stands under the key "hippocampus" of custom_metadata. The other keys
+    are the caller's.
     """
     about: dict[str, object] = {"kind": memory.kind, **shown}
     if memory.doubted_at is not None:
@@ -186,6 +199,7 @@ def to_memory_entry(
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
         kind=memory.kind,
+        parts=parts,
         content=_content(memory, text),
         id=public_id(memory, scope),
         author=memory.author,
@@ -194,7 +208,9 @@ def to_memory_entry(
     )
 
 
-def to_turn_entry(memory: Memory, scope: Scope, *, text: str | None = None) -> MemoryEntry:
+def to_turn_entry(
+    memory: Memory, scope: Scope, *, text: str | None = None, parts: Mapping[str, float] = NO_PARTS
+) -> MemoryEntry:
     """Return a memory as the services that ship with ADK return an event.
 
     The id of a turn is that of its event, and its time is local without an offset. custom_metadata
@@ -209,6 +225,7 @@ def to_turn_entry(memory: Memory, scope: Scope, *, text: str | None = None) -> M
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
         kind=memory.kind,
+        parts=parts,
         content=_content(memory, text),
         id=entry_id,
         author=memory.author,

@@ -243,12 +243,13 @@ class OpenMemoryService(BaseMemoryService):
             return SearchMemoryResponse()
         response = SearchMemoryResponse(
             memories=[
-                to_turn_entry(hit.memory, scope, text=text)
+                to_turn_entry(hit.memory, scope, text=text, parts=hit.parts)
                 if self._options.memories == "turns"
                 else to_memory_entry(
                     hit.memory,
                     scope,
                     text=text,
+                    parts=hit.parts,
                     score=round(hit.score, 4),
                     relevance=round(min(max(relevance(hit), 0.0), 1.0), 4),
                 )

@@ -27,7 +27,9 @@ class OfflineModel(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Yield the one answer to a request."""
-        texts = [
+        system = llm_request.config.system_instruction
+        texts = [system] if isinstance(system, str) else []
+        texts += [
             part.text or "" for content in llm_request.contents for part in content.parts or ()
         ]
         yield LlmResponse(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Literal
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -31,6 +32,7 @@ from adk_memory.recall_block import (
     shown_texts,
 )
 from shared_core import InvalidInput, Memory, MemoryCoreError, Scope
+from shared_core.context import asks_nothing, check_place
 from shared_core.core import hint_at_inspector
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -79,10 +81,10 @@ class MemoryPlugin(BasePlugin):
         adk api_server agents --extra_plugins adk_memory.MemoryPlugin
 
     It stores a settled run: answered, without an error, without an open long-running tool, and
-    consumed up to its answer. Embedding and facts follow in the background. Recalled memories stand
-    before the user's message in that request only; they enter no session and no memory. Nested
-    runs (AgentTool) are ignored. A failure never fails a turn: the plugin logs it as "hippocampus"
-    and counts it in `failures`.
+    consumed up to its answer. Embedding and facts follow in the background. Recalled memories are
+    in the model's request only; they enter no session and no memory. A message that asks nothing
+    ("thanks!") recalls none. Nested runs (AgentTool) are ignored. A failure never fails a turn: the
+    plugin logs it as "hippocampus" and counts it in `failures`.
 
     Args:
         service: the memory. By default the runner's own if it is an OpenMemoryService, else a new
@@ -92,6 +94,8 @@ class MemoryPlugin(BasePlugin):
         max_tokens: token budget of the recalled block, including its frame. It holds the stored
             profile, facts, memories, and a summary of session turns that the request lacks.
         count: the tokenizer of the model. Default: o200k.
+        place: "message" inserts a message before the user's and keeps the prompt before it
+            cacheable; "system" extends the system instruction.
     """
 
     def __init__(
@@ -103,9 +107,11 @@ class MemoryPlugin(BasePlugin):
         recall: bool = True,
         max_tokens: int = 1000,
         count: TokenCounter = count_tokens,
+        place: Literal["message", "system"] = "message",
     ) -> None:
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
+        check_place(place)
         super().__init__(name)
         hint_at_inspector()
         self.failures = 0
@@ -115,6 +121,7 @@ class MemoryPlugin(BasePlugin):
         self._recalls = recall
         self._max_tokens = max_tokens
         self._count = count
+        self._place = place
         self._runs: dict[str, _RunnerRun] = {}
         self._used: set[OpenMemoryService] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -191,7 +198,7 @@ class MemoryPlugin(BasePlugin):
 
     async def _recall_into(self, llm_request: LlmRequest, context: InvocationContext) -> None:
         run = self._runs.get(context.invocation_id)
-        if run is None or run.nested or not run.query or preloaded(llm_request):
+        if run is None or run.nested or asks_nothing(run.query) or preloaded(llm_request):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
@@ -207,10 +214,12 @@ class MemoryPlugin(BasePlugin):
             summary = None
         # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(
-            recall_block, entries, shown, self._max_tokens, profile=run.profile, summary=summary,
-            count=self._count,
+            recall_block, entries, shown, self._max_tokens, question=run.query,
+            profile=run.profile, summary=summary, count=self._count,
         )  # fmt: skip
-        if block:
+        if block and self._place == "system":
+            llm_request.append_instructions([block])
+        elif block:
             insert_before_turn(llm_request, block, context.user_content)
 
     async def _session_context(

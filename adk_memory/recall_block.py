@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from datetime import datetime
 
 from google.adk.events.event import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -12,11 +12,10 @@ from google.genai import types
 
 from adk_memory.events import RecalledEntry, text_of_content
 from shared_core import Memory
-from shared_core.context import ShownMemory, memory_block
+from shared_core.context import ShownMemory, memory_block, memory_label
 from shared_core.core import HEAD
 from shared_core.nlp import TokenCounter, count_tokens
 
-FACT: Final = "semantic"
 _PRELOADED = "The following content is from your previous conversations with the user."
 
 
@@ -25,6 +24,7 @@ def recall_block(
     shown: frozenset[str],
     max_tokens: int,
     *,
+    question: str = "",
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
@@ -32,16 +32,19 @@ def recall_block(
     """Return the memories as one text of at most max_tokens, or None without any.
 
     It has one memory per line, best first. A memory that does not fit gives way to the next one
-    that fits; the best one is cut instead. shown: texts that the request already has. profile: of
-    the user, shown first. summary: of the session, if the request shows only part of it.
+    that fits; the best one is cut instead. shown: texts that the request already has. question:
+    what the memories are to answer. profile: of the user, shown first. summary: of the session, if
+    the request shows only part of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [
-        ShownMemory(_about(entry), text, isinstance(entry, RecalledEntry) and entry.kind == FACT)
+        _shown_memory(entry, text)
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)
     ]
-    return memory_block(found, max_tokens, profile=profile, summary=summary, count=count)
+    return memory_block(
+        found, max_tokens, question=question, profile=profile, summary=summary, count=count
+    )
 
 
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
@@ -114,6 +117,9 @@ def _texts_in(value: object) -> Iterator[str]:
 
 def preloaded(llm_request: LlmRequest) -> bool:
     """Return whether ADK's preload_memory or another plugin already added memories."""
+    system = llm_request.config.system_instruction
+    if isinstance(system, str) and HEAD in system:
+        return True
     return any(text.startswith((_PRELOADED, HEAD)) for text in shown_texts(llm_request))
 
 
@@ -134,8 +140,20 @@ def insert_before_turn(llm_request: LlmRequest, block: str, turn: types.Content 
     contents.insert(place, types.Content(role="user", parts=[types.Part(text=block)]))
 
 
-def _about(entry: MemoryEntry) -> str:
-    return ", ".join(part for part in (entry.timestamp, entry.author) if part)
+def _shown_memory(entry: MemoryEntry, text: str) -> ShownMemory:
+    known = entry if isinstance(entry, RecalledEntry) else RecalledEntry(content=entry.content)
+    about = memory_label(
+        text, _moment(entry.timestamp), entry.author, is_fact=known.kind == "semantic"
+    )
+    return ShownMemory.of(about, text, known.kind, known.source_event_ids, known.parts)
+
+
+def _moment(timestamp: str | None) -> datetime | None:
+    """Return the time of an entry; None if a service of somebody else writes it in another way."""
+    try:
+        return datetime.fromisoformat(timestamp or "")
+    except ValueError:
+        return None
 
 
 def _is_user_message(content: types.Content) -> bool:

@@ -26,9 +26,9 @@ from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
-from shared_core.context import ShownMemory, memory_block
-from shared_core.core import hint_at_inspector, search_failed, shown
-from shared_core.nlp import TokenCounter, count_tokens, shown_text
+from shared_core.context import asks_nothing, check_place, memory_block, shown_memory
+from shared_core.core import hint_at_inspector, search_failed
+from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
 
@@ -52,8 +52,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         agent = create_agent(model, middleware=[HippocampusMiddleware(store, app="my_app")])
 
     Recalled memories are in the model's request only: they enter no state, checkpoint or memory.
-    Each question is searched once. Turns are queued when the run ends. A failure never fails a
-    turn: the middleware logs it as "hippocampus" and counts it in `failures`.
+    Each question is searched once; a message that asks nothing ("thanks!") is not. Turns are queued
+    when the run ends. A failure never fails a turn: the middleware logs it as "hippocampus" and
+    counts it in `failures`.
 
     Args:
         store: the store, or another object with an engine.
@@ -91,8 +92,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
-        if place not in ("message", "system"):
-            raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
+        check_place(place)
         super().__init__()
         hint_at_inspector()
         self._engine = store.engine
@@ -155,7 +155,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Return the scope, the cache key and the text of the user's question, or None."""
         turn = _last_turn(request.messages)
         text = spoken_text(request.messages[turn]) if turn is not None else ""
-        if not self._recalls or turn is None or not text:
+        if not self._recalls or turn is None or asks_nothing(text):
             return None
         scope = self._identity.scope(current_config(), request.runtime)
         return scope, (scope, request.messages[turn].id or text), text
@@ -199,13 +199,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         hits, thread_summary, profile = answer
         thread_id = self._thread(request)
         new, summary = _not_in(request.messages, thread_id, hits, thread_summary)
-        found = [
-            ShownMemory(_about(hit), shown_text(hit.memory), hit.memory.kind == "semantic")
-            for hit in new
-        ]
         count = model_tokens(request.model) if self._count == "model" else self._count
-        block = memory_block(found, self._max_tokens, profile=profile, summary=summary, count=count)
         turn = _last_turn(request.messages)
+        question = spoken_text(request.messages[turn]) if turn is not None else ""
+        block = memory_block(
+            map(shown_memory, new), self._max_tokens, question=question, profile=profile,
+            summary=summary, count=count,
+        )  # fmt: skip
         if block is None or turn is None:
             return request
         if self._place == "system":
@@ -269,11 +269,6 @@ def _not_in(
         and hit.memory.memory_id != own
         and not (hit.memory.source_event_ids and ids.issuperset(hit.memory.source_event_ids))
     ], summary
-
-
-def _about(hit: Hit) -> str:
-    time_and_author = (hit.memory.occurred_at.isoformat(timespec="seconds"), hit.memory.author)
-    return ", ".join(part for part in time_and_author if part)
 
 
 def _extended(system: SystemMessage | None, block: str) -> SystemMessage:

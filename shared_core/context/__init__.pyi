@@ -1,6 +1,12 @@
 from .assembler import (
     ContextAssembler as ContextAssembler,
-    ShownMemory as ShownMemory,
+    asks_nothing as asks_nothing,
+    check_place as check_place,
     memory_block as memory_block,
+)
+from .composition import (
+    ShownMemory as ShownMemory,
+    memory_label as memory_label,
+    shown_memory as shown_memory,
 )
 from .window import ContextItem as ContextItem, ContextWindow as ContextWindow

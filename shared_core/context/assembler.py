@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from shared_core.context.candidates import (
     WindowCandidate,
@@ -17,6 +17,7 @@ from shared_core.context.candidates import (
     summary_of,
     turns_of,
 )
+from shared_core.context.composition import ShownMemory, composed, memory_label
 from shared_core.context.packing import DEFAULT_SHARES, counted, packed
 from shared_core.context.window import ContextItem, ContextWindow, Layout
 from shared_core.core.delimiters import HEAD, TAIL, Section, line
@@ -25,8 +26,10 @@ from shared_core.core.namespaces import clean_text
 from shared_core.core.shown import shown
 from shared_core.core.validation import listed, number
 from shared_core.errors import InvalidInput
+from shared_core.nlp.text import has_words
 from shared_core.nlp.tokenizer import TokenCounter, count_tokens
 from shared_core.ports.runs import Fact
+from shared_core.privacy.sanitizing import is_small_talk
 
 SHARES: Final[Mapping[Section, float]] = MappingProxyType(
     {"profile": 0.15, "facts": 0.35, "memories": 0.35, "summary": 0.15}
@@ -34,42 +37,48 @@ SHARES: Final[Mapping[Section, float]] = MappingProxyType(
 EARLIER: Final = "summary of this conversation so far"
 
 
-class ShownMemory(NamedTuple):
-    """A memory to show. about: its label, e.g. its time and author."""
+def asks_nothing(message: str) -> bool:
+    """Return whether no memory could help to answer a message: it has no words, or only thanks,
+    greetings and nods."""
+    return not has_words(message) or is_small_talk(message)
 
-    about: str
-    text: str
-    is_fact: bool = False
+
+def check_place(place: object) -> None:
+    """Raise InvalidInput unless place names where a block of memories may stand in a request."""
+    if place not in ("message", "system"):
+        raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
 
 
 def memory_block(
     found: Iterable[ShownMemory | tuple[str, str]],
     max_tokens: int,
     *,
+    question: str = "",
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
 ) -> str | None:
     """Return the memories as one block of at most max_tokens, or None if nothing fits.
 
-    Duplicates are dropped, items that do not fit give way to items that do, and the best item is
-    cut rather than dropped.
+    What is worth no tokens is dropped (composed()), items that do not fit give way to items that
+    do, and the best item is cut rather than dropped.
 
     Args:
         found: Memories and facts, best first.
         max_tokens: Budget of the whole block.
+        question: What they are to answer.
         profile: Shown first.
         summary: Summary of the turns that the request no longer shows. Shown last.
         count: Tokenizer of the model.
     """
     entries = [
         _entry("facts" if one.is_fact else "memories", number, one.about, one.text)
-        for number, one in enumerate((ShownMemory(*one) for one in found), 1)
+        for number, one in enumerate(composed(question, [ShownMemory(*one) for one in found]), 1)
     ]
     if profile:
         entries.append(_entry("profile", 1, "profile", profile))
     if summary is not None:
-        when = summary.occurred_at.isoformat(timespec="seconds")
+        when = memory_label(summary.text, summary.occurred_at, None)
         entries.append(_entry("summary", 1, f"{when}, {EARLIER}", summary.text))
     window = packed(
         entries, max_tokens=max_tokens, shares=SHARES, count=count, cut=True, layout=BLOCK

@@ -324,7 +324,7 @@ def _of_time(found: Matched) -> dict[str, Numbers]:
     asked, moments = found.asked, found.candidates.occurred
     nothing = np.zeros(len(moments))
     times = named_times(asked.text, asked.now)
-    when = ASKS_WHEN.search(asked.text[:READ_CHARACTERS]) is not None
+    when = asks_when(asked.text)
     since = (moments - moments.min()).astype(np.float64) * 1e-6
     return {
         "time_fit": time_fit(times, moments),
@@ -428,6 +428,11 @@ def _brevity(length: Numbers, is_chinese: Flags) -> Numbers:
     words = np.where(is_chinese, length / CHINESE_LENGTH, length)
     brevity: Numbers = np.clip((A_SENTENCE - words) / (A_SENTENCE - A_WORD), 0, 1)
     return brevity
+
+
+def asks_when(question: str) -> bool:
+    """Tell whether a question asks when something was or will be."""
+    return ASKS_WHEN.search(question[:READ_CHARACTERS]) is not None
 
 
 def tells_when(text: str) -> bool:

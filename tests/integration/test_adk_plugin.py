@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
@@ -66,11 +67,13 @@ class Model(BaseLlm):
     model: str = "m"
     answer: Answer = noted
     shown: list[list[str]] = Field(default_factory=list)
+    systems: list[str] = Field(default_factory=list)
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         self.shown.append([_written(content) for content in llm_request.contents])
+        self.systems.append(str(llm_request.config.system_instruction or ""))
         yield LlmResponse(content=types.Content(role="model", parts=[self.answer(llm_request)]))
 
 
@@ -191,7 +194,8 @@ async def test_what_one_session_tells_the_next_one_is_shown(service, turns, plug
     await ask(runner, "s2", WHICH)
     first, second = blocks(model)
     assert "" == first
-    assert "Rio" in second and "user]" in second and "+00:00" in second
+    # The turn, or the fact if it has been drawn by now.
+    assert re.search(r"^- \[(?:since|\d+) [A-Z][a-z]{2} \d{4}\] .*Rio", second, re.M)
     assert WHICH == model.shown[1][-1] and second == model.shown[1][-2]
     assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()  # what was recalled is no turn
     session = await runner.session_service.get_session(session_id="s2", **WHO)
@@ -391,6 +395,25 @@ async def test_two_plugins_show_and_remember_once(service, turns):
     assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()
 
 
+async def test_memories_can_stand_in_the_system_instruction(service):
+    await tell(service)
+    model = Model()
+    plugins = [MemoryPlugin(place="system"), MemoryPlugin("second")]
+    agent = LlmAgent(name="bot", model=model, instruction="Be kind.")
+    await ask(make(agent, service, *plugins), "s1", WHICH)
+    assert [""] == blocks(model)
+    [system] = model.systems
+    assert system.startswith("Be kind.") and 1 == system.count("<MEMORIES>") and "Rio" in system
+
+
+@pytest.mark.parametrize("message", ["thanks!", "How are you?", "👍", "好的，谢谢"])
+async def test_a_message_that_asks_nothing_is_shown_no_memories(service, message):
+    await tell(service)
+    model = Model()
+    await ask(make(model, service), "s1", message)
+    assert [""] == blocks(model) and [] == service.searches
+
+
 async def test_recall_leaves_out_what_the_conversation_shows_already(service):
     model = Model()
     runner = make(model, service)
@@ -471,9 +494,11 @@ def test_recall_keeps_to_its_budget_and_to_the_best():
     assert recall_block([MemoryEntry(content=types.Content())], frozenset(), 1000) is None
 
 
-def test_a_budget_of_nothing_is_refused():
+def test_a_budget_of_nothing_and_another_place_are_refused():
     with pytest.raises(InvalidInput, match="max_tokens must be at least 1, got 0"):
         MemoryPlugin(max_tokens=0)
+    with pytest.raises(InvalidInput, match="place must be 'message' or 'system', got 'state'"):
+        MemoryPlugin(place="state")
 
 
 # --- runs that did not end in an answer

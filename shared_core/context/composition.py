@@ -1,0 +1,146 @@
+"""Choose which of the memories found a model is shown: one line a matter, nothing ended. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from shared_core.core.domain import Hit, MemoryKind
+from shared_core.nlp.dates_en import MONTHS
+from shared_core.nlp.text import HAN_CHARACTER, language, search_terms, sentences
+from shared_core.nlp.uncertainty import shown_text
+from shared_core.privacy.sanitizing import is_small_talk
+
+TELLS_MORE: Final = 4
+"""Number of words that a turn must have beyond its facts to be shown beside them."""
+SAME_WORDS: Final = 0.7
+"""Share of the words of a text that another holds if it says the same."""
+LEAST_ANSWER: Final = 6
+"""Least number of words of an agent's turn that may answer a question."""
+ON_TOPIC: Final = 2
+"""Number of the question's words that such a turn must hold."""
+_SAYS_NOTHING: Final = frozenset(
+    (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
+)
+"""Words with which statements of facts begin, and Chinese characters that carry no matter."""
+
+
+class ShownMemory(NamedTuple):
+    """A memory to show.
+
+    Attributes:
+        about: Its label, as memory_label() returns it.
+        source_event_ids: The turns that it is, or was drawn from.
+        ended: Share (0 to 1) of what it tells that no longer holds; Hit.parts["ended"].
+        by_agent: Whether an agent said it.
+    """
+
+    about: str
+    text: str
+    kind: MemoryKind | None = None
+    source_event_ids: tuple[str, ...] = ()
+    ended: float = 0.0
+    by_agent: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        about: str,
+        text: str,
+        kind: MemoryKind | None,
+        source_event_ids: tuple[str, ...],
+        parts: Mapping[str, float],
+    ) -> ShownMemory:
+        """Return a memory that recall found. parts: Hit.parts."""
+        ended, by_agent = parts.get("ended", 0.0), parts.get("agent", 0.0) > 0
+        return cls(about, text, kind, source_event_ids, ended, by_agent)
+
+    @property
+    def is_fact(self) -> bool:
+        return self.kind == "semantic"
+
+
+def memory_label(
+    text: str, when: datetime | None, author: str | None, *, is_fact: bool = False
+) -> str:
+    """Return the label of a memory in a block, in the language of its text.
+
+    "27 Nov 2026" for what the user said, "27 Nov 2026, bot" for what somebody else did, and
+    "since Nov 2026" for a fact; 2026年11月27日 and 2026年11月起 in Chinese.
+    """
+    day, speaker = "", "" if author in (None, "user") else author
+    if when is not None and language(text) == "zh":
+        day = f"{when.year}年{when.month}月" + ("起" if is_fact else f"{when.day}日")
+    elif when is not None:
+        month = f"{MONTHS[when.month - 1][:3].title()} {when.year}"
+        day = f"since {month}" if is_fact else f"{when.day} {month}"
+    return ", ".join(part for part in (day, speaker) if part)
+
+
+def shown_memory(hit: Hit) -> ShownMemory:
+    """Return a hit as it is shown."""
+    memory, text = hit.memory, shown_text(hit.memory)
+    is_fact = memory.kind == "semantic"
+    about = memory_label(text, memory.occurred_at, memory.author, is_fact=is_fact)
+    return ShownMemory.of(about, text, memory.kind, memory.source_event_ids, hit.parts)
+
+
+def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
+    """Return the memories worth their tokens, in their order.
+
+    Left out are: what has ended, unless the question asks about the past; what the user only asked;
+    what an agent said without answering the question; a turn that tells no more than the facts
+    drawn from it; a fact or a turn in the words of a better one; and a summary of a session of
+    which another line tells.
+    """
+    from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
+    from shared_core.recall.supersession import asks_how_it_was
+
+    is_past, is_when = asks_how_it_was(question), asks_when(question)
+    asked = _words(question)
+    kept = [
+        one
+        for one in found
+        if (is_past or one.ended < 1)
+        and (one.kind != "episodic" or _tells(one, asked, _drawn_from(one, found)))
+    ]
+    told = {event for one in kept if one.kind != "summary" for event in one.source_event_ids}
+    lines: list[ShownMemory] = []
+    for one in kept:
+        words = _words(one.text)
+        if one.kind == "summary" and (one.ended > 0 or not told.isdisjoint(one.source_event_ids)):
+            continue
+        if one.kind == "episodic" and (facts := _drawn_from(one, kept)):
+            of_facts = set().union(*(_words(fact.text) for fact in facts))
+            if len(words - of_facts) < TELLS_MORE and not (is_when and tells_when(one.text)):
+                continue
+        # A turn does not say that it still holds, so it stands for no fact.
+        rivals = [_words(line.text) for line in lines if line.is_fact or not one.is_fact]
+        if not any(words and len(words & rival) >= SAME_WORDS * len(words) for rival in rivals):
+            lines.append(one)
+    return lines
+
+
+def _tells(turn: ShownMemory, asked: set[str], facts: Sequence[ShownMemory]) -> bool:
+    """Return whether a turn tells something, given the facts drawn from it."""
+    if facts:
+        return True
+    if is_small_talk(turn.text):
+        return False
+    if all(one.endswith(("?", "？")) for one in sentences(turn.text)):
+        return False
+    words = _words(turn.text)
+    return not turn.by_agent or (len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC)
+
+
+def _drawn_from(turn: ShownMemory, found: Iterable[ShownMemory]) -> list[ShownMemory]:
+    """Return the facts that rest on a turn."""
+    events = turn.source_event_ids
+    return [one for one in found if one.is_fact and not {*events}.isdisjoint(one.source_event_ids)]
+
+
+def _words(text: str) -> set[str]:
+    """Return what a text speaks of: words, and single characters of Chinese."""
+    plain = HAN_CHARACTER.sub(" ", text)
+    return {*search_terms(plain), *HAN_CHARACTER.findall(text)} - _SAYS_NOTHING

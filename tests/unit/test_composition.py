@@ -1,0 +1,88 @@
+"""Which of the memories found a model is shown."""
+
+from datetime import UTC, datetime
+
+from every_case import every_case
+
+from shared_core.context.composition import ShownMemory, composed, memory_label
+
+
+def said(text: str, turn: str, **more: object) -> ShownMemory:
+    return ShownMemory("", text, "episodic", (turn,), **more)
+
+
+def fact(text: str, *turns: str, **more: object) -> ShownMemory:
+    return ShownMemory("", text, "semantic", turns, **more)
+
+
+def summary(text: str, *turns: str, **more: object) -> ShownMemory:
+    return ShownMemory("", text, "summary", turns, **more)
+
+
+MOVED = said("I moved to Lisbon.", "1")
+LIVES = fact("User lives in Lisbon.", "1")
+
+
+@every_case(
+    # A turn that tells no more than its fact; one that does.
+    ("Where do I live?", [MOVED, LIVES], [LIVES]),
+    ("Where do I live?", [LIVES, MOVED], [LIVES]),
+    ("我住在哪里？", [said("我搬到苏州了", "1"), fact("用户住在苏州。", "1")], [1]),
+    (
+        "Where do I live?",
+        [said("I moved to Lisbon, near the old tram depot, with my sister Jo.", "1"), LIVES],
+        [0, 1],
+    ),
+    (
+        "When do I see the dentist?",
+        [said("dentist thursday 3pm", "1"), fact("dentist", "1")],
+        [0, 1],
+    ),
+    ("Whom do I see?", [said("dentist on thursday", "1"), fact("dentist", "1")], [1]),
+    # A summary of what is told, and one of what no other line tells.
+    ("Where do I live?", [LIVES, summary("They talk about Lisbon and trams.", "1", "2")], [0]),
+    ("Where do I live?", [LIVES, summary("They talk about old trams.", "3", "4")], [0, 1]),
+    ("Where do I live?", [summary("They talk about old trams.", "3", ended=0.5)], []),
+    # What has ended, which a question about the past still asks for.
+    ("Where do I live?", [said("I live in Porto.", "1", ended=1.0), fact("x", "2")], [1]),
+    ("Where did I live before?", [said("I live in Porto.", "1", ended=1.0)], [0]),
+    ("Where do I live?", [said("I live in Porto and sing.", "1", ended=0.5)], [0]),
+    # What the user asked or only nodded to, unless a fact rests on it.
+    ("Where do I live?", [said("Where is my dentist?", "1"), said("ok thanks", "2")], []),
+    ("我住在哪里？", [said("好的，谢谢", "3"), said("牙医在哪？", "2"), LIVES], [2]),
+    ("Where do I live?", [said("I live in Rome. Is it far?", "1")], [0]),
+    # Echoes of an agent, and its answer to the question.
+    ("Where do I live?", [said("Lisbon, how nice!", "1", by_agent=True)], []),
+    (
+        "Which restaurant did you recommend in Lisbon?",
+        [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", by_agent=True)],
+        [0],
+    ),
+    # The same words again; but a turn stands for no fact that still holds.
+    ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
+    ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
+    # Memories of no known kind are left as they are.
+    ("Where do I live?", [ShownMemory("", "Where?"), ShownMemory("", "ok")], [0, 1]),
+)
+def test_each_matter_is_one_line(question, found, shown):
+    wanted = [found[one] if isinstance(one, int) else one for one in shown]
+    assert wanted == composed(question, found)
+
+
+def test_nothing_of_nothing():
+    assert [] == composed("", [])
+
+
+@every_case(
+    ("I moved.", None, False, "27 Nov 2026"),
+    ("I moved.", "user", False, "27 Nov 2026"),
+    ("Noted.", "bot", False, "27 Nov 2026, bot"),
+    ("User lives in Rome.", None, True, "since Nov 2026"),
+    ("我搬家了。", "user", False, "2026年11月27日"),
+    ("用户住在罗马。", None, True, "2026年11月起"),
+)
+def test_a_memory_is_labelled_as_people_write_dates(text, author, is_fact, label):
+    when = datetime(2026, 11, 27, 20, 24, 33, 264_387, tzinfo=UTC)
+    assert label == memory_label(text, when, author, is_fact=is_fact)
+    speaker = label.partition(", ")[2]
+    assert speaker == memory_label(text, None, author, is_fact=is_fact)
