@@ -86,6 +86,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
+@pytest.mark.tail
 def test_functions_stay_short():
     assert [] == [
         f"{file.name}:{node.lineno} {node.name}"
@@ -215,6 +216,7 @@ STRANGERS = {
 """What may not be loaded after these modules of a package were imported, one after another."""
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("package", STRANGERS)
 def test_importing_a_face_loads_nothing_of_the_other(package):
     code = "".join(

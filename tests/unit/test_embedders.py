@@ -120,6 +120,7 @@ def test_an_embedder_of_no_known_form_is_refused(given):
         resolve_embedder(given)
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize(
     ("name", "model", "dimensions", "apart"),
     [("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
@@ -221,6 +222,7 @@ def test_slices_are_short_and_lose_nothing():
     assert len(texts[3]) > MAX_CHARACTERS
 
 
+@pytest.mark.tail
 async def test_a_loaded_bundled_model_has_nothing_left_to_load():
     embedder = UseEmbedder()
     await embedder.load()
