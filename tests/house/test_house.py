@@ -188,6 +188,7 @@ def test_no_two_files_of_tests_have_one_name():
     assert [] == [name for name, count in names.items() if count > 1]
 
 
+@pytest.mark.tail
 def test_every_package_exports_what_it_names():
     for package in (*PACKAGES, "adk_memory.conformance", "langgraph_store.conformance"):
         module = import_module(package)

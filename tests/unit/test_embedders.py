@@ -133,6 +133,7 @@ async def test_a_bundled_model_finds_meaning_across_languages(name, model, dimen
     assert similarity[0] > similarity[1] + apart
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("name", ["e5", "use"])
 async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded(name):
     embedder = resolve_embedder(name)
