@@ -108,7 +108,7 @@ def sources(count: int, seed: int) -> Iterator[Source]:
         said = [one for session in chat["sessions"] for one in session["turns"]]
         yield "chat", _repeated(" ".join(one.partition(": ")[2] for one in said) + " ")
     patterns, _ = compiled_patterns()
-    made = sorted({one for pattern, flags in patterns for one in attacks(pattern, flags)})
+    made = sorted({one for pattern in patterns for one in attacks(pattern)})
     for lead, body, end in random.Random(seed).sample(made, min(count, len(made))):
         yield f"{lead[:20]!r} {body[:40]!r} {end!r}", _attack(lead, body, end)
 

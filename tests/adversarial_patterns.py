@@ -118,7 +118,7 @@ def load_rule_files() -> None:
     for path, arguments in LOADERS:
         module, _, name = path.rpartition(".")
         load = getattr(sys.modules[module], name)
-        for given in [(argument,) for argument in arguments] or [()]:
+        for given in [[argument] for argument in arguments] or [[]]:
             load(*given)
     asked = sys.modules["shared_core.nlp.asked_slots"]
     for slot in asked._source()["slots"]:
@@ -257,7 +257,8 @@ def _example(op: Any, value: Any, choice: int) -> str:
     if op is ops.BRANCH:
         return example(value[1][choice % len(value[1])], choice)
     if op in REPEATS:
-        return example(value[2], choice) * max(value[0], 1 - choice % 2)
+        times: int = max(value[0], 1 - choice % 2)
+        return example(value[2], choice) * times
     if op is ops.SUBPATTERN:
         return example(value[3], choice)
     return example(value, choice) if op is ops.ATOMIC_GROUP else ""
@@ -273,7 +274,11 @@ def taken(items: list[tuple[Any, Any]]) -> str:
             elif op is ops.CATEGORY:
                 refused |= {one for one in ALPHABET if in_category(value, one)}
         return "".join(one for one in ALPHABET if one not in refused)[:3] or "a"
-    kinds = {ops.LITERAL: chr, ops.RANGE: lambda ends: chr(ends[0]), ops.CATEGORY: OF_CATEGORY.get}
+    kinds: dict[Any, Callable[[Any], str]] = {
+        ops.LITERAL: chr,
+        ops.RANGE: lambda ends: chr(ends[0]),
+        ops.CATEGORY: OF_CATEGORY.__getitem__,
+    }
     return "".join(kinds[op](value) for op, value in items[:3])
 
 

@@ -86,6 +86,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
+@pytest.mark.tail
 def test_functions_stay_short():
     assert [] == [
         f"{file.name}:{node.lineno} {node.name}"
@@ -187,6 +188,7 @@ def test_no_two_files_of_tests_have_one_name():
     assert [] == [name for name, count in names.items() if count > 1]
 
 
+@pytest.mark.tail
 def test_every_package_exports_what_it_names():
     for package in (*PACKAGES, "adk_memory.conformance", "langgraph_store.conformance"):
         module = import_module(package)
@@ -215,6 +217,7 @@ STRANGERS = {
 """What may not be loaded after these modules of a package were imported, one after another."""
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("package", STRANGERS)
 def test_importing_a_face_loads_nothing_of_the_other(package):
     code = "".join(

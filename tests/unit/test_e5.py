@@ -157,6 +157,7 @@ assert same and os.waitpid(child, 0)[1] == 0
 """
 
 
+@pytest.mark.tail
 def test_a_forked_child_computes_as_its_parent_and_onnxruntime_leaves_no_mark(tmp_path):
     told = {name: value for name, value in os.environ.items() if name not in ("CI", NO_TELEMETRY)}
     environment = {**told, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}

@@ -120,6 +120,7 @@ def test_an_embedder_of_no_known_form_is_refused(given):
         resolve_embedder(given)
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize(
     ("name", "model", "dimensions", "apart"),
     [("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
@@ -132,6 +133,7 @@ async def test_a_bundled_model_finds_meaning_across_languages(name, model, dimen
     assert similarity[0] > similarity[1] + apart
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("name", ["e5", "use"])
 async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded(name):
     embedder = resolve_embedder(name)
@@ -221,6 +223,7 @@ def test_slices_are_short_and_lose_nothing():
     assert len(texts[3]) > MAX_CHARACTERS
 
 
+@pytest.mark.tail
 async def test_a_loaded_bundled_model_has_nothing_left_to_load():
     embedder = UseEmbedder()
     await embedder.load()

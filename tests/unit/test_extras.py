@@ -100,6 +100,7 @@ def at_a_terminal(start: Callable[[], None], monkeypatch: pytest.MonkeyPatch) ->
     return shown.decode()
 
 
+@pytest.mark.tail
 @starters
 def test_a_terminal_shows_the_command_once(start, monkeypatch):
     shown = at_a_terminal(start, monkeypatch)

@@ -191,6 +191,7 @@ def test_it_is_drawn_in_lines_for_a_terminal():
     assert "2026-03-01" in drawn[-1] and "now" in drawn[-1] and "2026-04-02" in drawn[-1]
 
 
+@pytest.mark.tail
 @every_case((".png", b"\x89PNG"), (".svg", b"<?xml"))
 def test_it_is_drawn_to_a_file(suffix, head, tmp_path):
     pytest.importorskip("matplotlib")
