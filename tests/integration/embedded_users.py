@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -222,6 +223,12 @@ def until_unused(home: Path) -> None:
     """Return when the supervisor of a folder has ended."""
     with (home / SUPERVISOR_LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def until_stopped(home: Path) -> None:
+    """Return when no server of a folder runs."""
+    while servers_of(home):
+        time.sleep(0.05)
 
 
 def servers_of(home: Path) -> list[int]:

@@ -8,7 +8,8 @@ import os
 import re
 import signal
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -512,7 +513,8 @@ def test_a_user_without_memories_is_no_error(tmp_path):
     assert 0 == ran.exit_code, ran.output
 
 
-def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, *, at_batch: int) -> None:
+@contextmanager
+def pressing_ctrl_c(*, at_batch: int) -> Iterator[None]:
     """Send this process the signal of Ctrl-C before a batch is written."""
     written: list[int] = []
     write = record_import._RecordRun._write
@@ -523,7 +525,11 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, *, at_batch: int) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         await write(self, batch)  # type: ignore[arg-type] # the batch of _write()
 
-    monkeypatch.setattr(record_import._RecordRun, "_write", interrupted)
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(record_import._RecordRun, "_write", interrupted)
+        yield
+    signal.signal(signal.SIGINT, kept)
 
 
 @pytest.mark.parametrize(
@@ -540,8 +546,7 @@ def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
     entries = [{"id": str(n), "memory": f"Ana saw film {n}.", "user_id": "ana"} for n in range(100)]
     file.write_text(json.dumps(entries), "utf-8")
     monkeypatch.setenv("HIPPOCAMPUS_LANG", language)
-    with monkeypatch.context() as patched:
-        press_ctrl_c(patched, at_batch=3)
+    with pressing_ctrl_c(at_batch=3):
         ran = run("import", file, *TO_ANA, "--uri", dsn)
     assert (130, "", told) == (ran.exit_code, ran.stdout, " ".join(ran.stderr.split()))
     report = json.loads(run("import", file, *TO_ANA, "--uri", dsn, "--json").stdout)["statements"]
