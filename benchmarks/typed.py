@@ -28,7 +28,7 @@ import json
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
@@ -135,8 +135,10 @@ def read_lines(extractor: RuleExtractor, figures: Figures, data: Path = DATA) ->
             yield f"{one['text']!r} must end {sorted(wanted)}, ends {sorted(ended)}"
 
 
-async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path = DATA) -> None:
-    """Count what is held, and recalled, at the end of conversations."""
+async def told_conversations(
+    memory: MemoryEngine, data: Path = DATA
+) -> AsyncIterator[tuple[dict[str, Any], Scope, datetime]]:
+    """Yield conversations that are stored and consolidated, their user, and when to ask."""
     for one in _loaded("conversations", data):
         scope, began = Scope("typed", one["id"]), datetime.fromisoformat(one["start"])
         days: dict[int, list[Event]] = defaultdict(list)
@@ -147,6 +149,12 @@ async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path 
         for day, turns in days.items():
             await memory.append_events(scope, f"day {day}", turns)
             await memory.consolidate(scope, f"day {day}")
+        yield one, scope, began + timedelta(days=max(days) + 1)
+
+
+async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path = DATA) -> None:
+    """Count what is held, and recalled, at the end of conversations."""
+    async for one, scope, asked_at in told_conversations(memory, data):
         facts = await memory.facts(scope)
         tally = figures[one["lang"]]
         hold = [label for label in one["hold"] if label["required"]]
@@ -155,7 +163,6 @@ async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path 
         tally.update(conversations=1, to_hold=len(hold), held=held, to_end=len(end))
         tally.update(still_held=still, never=len(one["absent"]), held_falsely=never)
         tally["right"] += held == len(hold) and not still and not never
-        asked_at = began + timedelta(days=max(days) + 1)
         for question in one["questions"]:
             hits = await memory.recall(scope, question["q"], limit=LIMIT, asked_at=asked_at)
             _count_answer(tally, question, [hit.memory.text for hit in hits])
@@ -164,15 +171,21 @@ async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path 
 def _count_answer(tally: Counter[str], question: Mapping[str, Any], texts: Sequence[str]) -> None:
     if not question["expect"]:
         return
-    is_current = [_any(question["expect"], text) for text in texts]
-    tally.update(questions=1, first=is_current[:1] == [True])
+    current = [is_answer(question, text) for text in texts]
+    tally.update(questions=1, first=current[:1] == [True])
     if question["stale"]:
-        is_stale = [
-            _any(question["stale"], text) and not current
-            for text, current in zip(texts, is_current, strict=True)
-        ]
-        before = is_stale[: is_current.index(True)] if any(is_current) else is_stale
-        tally.update(changed=1, stale_above=any(before))
+        above = texts[: [*current, True].index(True)]
+        tally.update(changed=1, stale_above=any(is_stale(question, text) for text in above))
+
+
+def is_answer(question: Mapping[str, Any], text: str) -> bool:
+    """Tell whether a text holds an answer of a question."""
+    return _any(question["expect"], text)
+
+
+def is_stale(question: Mapping[str, Any], text: str) -> bool:
+    """Tell whether a text holds only what was true before."""
+    return _any(question["stale"], text) and not is_answer(question, text)
 
 
 def _any(expressions: Sequence[str], text: str) -> bool:

@@ -1,11 +1,9 @@
-from .assembler import (
-    ContextAssembler as ContextAssembler,
-    asks_nothing as asks_nothing,
-    check_place as check_place,
-    memory_block as memory_block,
-)
+from .assembler import ContextAssembler as ContextAssembler, memory_block as memory_block
 from .composition import (
     ShownMemory as ShownMemory,
+    asks_nothing as asks_nothing,
+    check_place as check_place,
+    composed as composed,
     memory_label as memory_label,
     shown_memory as shown_memory,
 )

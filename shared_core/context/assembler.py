@@ -26,27 +26,13 @@ from shared_core.core.namespaces import clean_text
 from shared_core.core.shown import shown
 from shared_core.core.validation import listed, number
 from shared_core.errors import InvalidInput
-from shared_core.nlp.text import has_words
 from shared_core.nlp.tokenizer import TokenCounter, count_tokens
 from shared_core.ports.runs import Fact
-from shared_core.privacy.sanitizing import is_small_talk
 
 SHARES: Final[Mapping[Section, float]] = MappingProxyType(
     {"profile": 0.15, "facts": 0.35, "memories": 0.35, "summary": 0.15}
 )
 EARLIER: Final = "summary of this conversation so far"
-
-
-def asks_nothing(message: str) -> bool:
-    """Return whether no memory could help to answer a message: it has no words, or only thanks,
-    greetings and nods."""
-    return not has_words(message) or is_small_talk(message)
-
-
-def check_place(place: object) -> None:
-    """Raise InvalidInput unless place names where a block of memories may stand in a request."""
-    if place not in ("message", "system"):
-        raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
 
 
 def memory_block(

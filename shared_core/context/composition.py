@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from shared_core.core.domain import Hit, MemoryKind
+from shared_core.core.shown import shown
+from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
-from shared_core.nlp.text import HAN_CHARACTER, language, search_terms, sentences
+from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text
 from shared_core.privacy.sanitizing import is_small_talk
 
 TELLS_MORE: Final = 4
-"""Number of words that a turn must have beyond its facts to be shown beside them."""
+"""Number of words beyond its facts with which a turn is shown beside them."""
 SAME_WORDS: Final = 0.7
 """Share of the words of a text that another holds if it says the same."""
 LEAST_ANSWER: Final = 6
@@ -24,6 +27,18 @@ _SAYS_NOTHING: Final = frozenset(
     (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
 )
 """Words with which statements of facts begin, and Chinese characters that carry no matter."""
+
+
+_DENIAL: Final = re.compile(
+    r"\b(?:not|no|never|none|without|cannot)\b|n['’]t\b|[不没别未无]", re.IGNORECASE
+)
+_BETWEEN_PARTS: Final = re.compile(
+    r"[,.;:!?，。；：！？、\n]+|\b(?:and|or|but|so|also)\b|还有|以及|但是|[和跟也]", re.IGNORECASE
+)
+
+
+_JOINT: Final = re.compile(r"\b(?:and|or)\b|以及|还有|[和跟、]", re.IGNORECASE)
+_WORD_OR_PAIR: Final = re.compile(f"[{HAN}]{{2}}|\\w+")
 
 
 class ShownMemory(NamedTuple):
@@ -59,6 +74,18 @@ class ShownMemory(NamedTuple):
     @property
     def is_fact(self) -> bool:
         return self.kind == "semantic"
+
+
+def asks_nothing(message: str) -> bool:
+    """Return whether no memory could help to answer a message: it has no words, or only thanks,
+    greetings and nods."""
+    return not has_words(message) or is_small_talk(message)
+
+
+def check_place(place: object) -> None:
+    """Raise InvalidInput unless place names where a block of memories may stand in a request."""
+    if place not in ("message", "system"):
+        raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
 
 
 def memory_label(
@@ -108,16 +135,15 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     told = {event for one in kept if one.kind != "summary" for event in one.source_event_ids}
     lines: list[ShownMemory] = []
     for one in kept:
-        words = _words(one.text)
         if one.kind == "summary" and (one.ended > 0 or not told.isdisjoint(one.source_event_ids)):
             continue
         if one.kind == "episodic" and (facts := _drawn_from(one, kept)):
-            of_facts = set().union(*(_words(fact.text) for fact in facts))
-            if len(words - of_facts) < TELLS_MORE and not (is_when and tells_when(one.text)):
+            answers_when = is_when and tells_when(one.text)
+            if not answers_when and not _tells_more(one.text, facts):
                 continue
         # A turn does not say that it still holds, so it stands for no fact.
-        rivals = [_words(line.text) for line in lines if line.is_fact or not one.is_fact]
-        if not any(words and len(words & rival) >= SAME_WORDS * len(words) for rival in rivals):
+        rivals = (line for line in lines if line.is_fact or not one.is_fact)
+        if not any(_says_same(one.text, rival.text) for rival in rivals):
             lines.append(one)
     return lines
 
@@ -132,6 +158,48 @@ def _tells(turn: ShownMemory, asked: set[str], facts: Sequence[ShownMemory]) -> 
         return False
     words = _words(turn.text)
     return not turn.by_agent or (len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC)
+
+
+def _tells_more(turn: str, facts: Sequence[ShownMemory]) -> bool:
+    """Return whether a turn tells what the facts drawn from it do not.
+
+    That is several words, a number, a whole part of the sentence, or what is joined to a part: soy
+    in "peanuts and soy" and 芒果 in 对花生和芒果过敏, beside a fact about peanuts.
+    """
+    known = set().union(*(_words(fact.text) for fact in facts))
+    more = _words(turn) - known
+    if len(more) >= TELLS_MORE or _numbers(more):
+        return True
+    parts = [(part, _words(part)) for part in _BETWEEN_PARTS.split(turn)]
+    if any(words and words <= more and not is_small_talk(part) for part, words in parts):
+        return True
+    return any(_opening(part) & more for part in _JOINT.split(turn)[1:])
+
+
+def _opening(part: str) -> set[str]:
+    """Return the first word that speaks of something; in Chinese the first two characters."""
+    found = map(_words, _WORD_OR_PAIR.findall(part))
+    return next(filter(None, found), set())
+
+
+def _says_same(text: str, other: str) -> bool:
+    """Return whether another text holds most words of a text, all its numbers, and its denial."""
+    words, known = _words(text), _words(other)
+    shared = words & known
+    return (
+        bool(words)
+        and len(shared) >= SAME_WORDS * len(words)
+        and _numbers(words) <= known
+        and _denies(text) == _denies(other)
+    )
+
+
+def _denies(text: str) -> bool:
+    return _DENIAL.search(text) is not None
+
+
+def _numbers(words: set[str]) -> set[str]:
+    return {word for word in words if any(character.isdigit() for character in word)}
 
 
 def _drawn_from(turn: ShownMemory, found: Iterable[ShownMemory]) -> list[ShownMemory]:

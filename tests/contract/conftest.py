@@ -8,3 +8,10 @@ from emptied_database import lent
 def database(postgres):
     """A database of the module, which a fixture empties for each test."""
     yield from lent(postgres)
+
+
+@pytest.fixture
+def ours(open_service, database):
+    """The service that a module or class has opened, without rows and without work left to do."""
+    database.empty(open_service.engine)
+    return open_service

@@ -35,13 +35,6 @@ def open_service(database):
     run_sync(service.close())
 
 
-@pytest.fixture
-def ours(open_service, database):
-    """The open service of the module, emptied for the test."""
-    database.empty(open_service.engine)
-    return open_service
-
-
 @pytest.fixture(params=[pytest.param("in_memory", marks=pytest.mark.upstream), "ours"])
 def service(request):
     in_memory = request.param == "in_memory"

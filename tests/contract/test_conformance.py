@@ -40,18 +40,11 @@ def open_store(database):
 
 
 @pytest.fixture(scope="class")
-def opened(request, database):
+def open_service(request, database):
     """The open service of the class, which its method `make` returns."""
     service = request.cls.make(database.dsn)
     yield service
     run_sync(service.close())
-
-
-@pytest.fixture
-def emptied(opened, database):
-    """The service of the class, without rows and without work that is left to do."""
-    database.empty(opened.engine)
-    return opened
 
 
 class OurStore:
@@ -92,8 +85,8 @@ class TestPgHippocampusStoreOfALoop(Serving):
 
 class OurService:
     @pytest.fixture
-    def service(self, emptied):
-        return emptied
+    def service(self, ours):
+        return ours
 
 
 class TestOpenMemoryService(OurService, MemoryServiceSuite):

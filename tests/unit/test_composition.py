@@ -35,7 +35,7 @@ LIVES = fact("User lives in Lisbon.", "1")
     ),
     (
         "When do I see the dentist?",
-        [said("dentist thursday 3pm", "1"), fact("dentist", "1")],
+        [said("dentist on thursday", "1"), fact("dentist", "1")],
         [0, 1],
     ),
     ("Whom do I see?", [said("dentist on thursday", "1"), fact("dentist", "1")], [1]),
@@ -61,6 +61,30 @@ LIVES = fact("User lives in Lisbon.", "1")
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
+    # Another number, and a denial, are not the same.
+    (
+        "Rent?",
+        [
+            said("The monthly rent of my old flat is 900.", "1"),
+            said("The monthly rent of my old flat is 950.", "2"),
+        ],
+        [0, 1],
+    ),
+    ("Tea?", [said("I drink green tea.", "1"), said("I don't drink green tea.", "2")], [0, 1]),
+    ("喝茶吗？", [said("我每天都喝绿茶", "1"), said("我每天都不喝绿茶", "2")], [0, 1]),
+    # A turn whose fact leaves out a part of a list, a number, or half of what it says.
+    (
+        "Allergies?",
+        [said("allergic to peanuts and soy", "1"), fact("allergic to peanuts", "1")],
+        [0, 1],
+    ),
+    ("过敏？", [said("我对花生和芒果过敏", "1"), fact("用户对花生过敏。", "1")], [0, 1]),
+    (
+        "Laptop?",
+        [said("my laptop is an XPS w 16gb", "1"), fact("User's laptop is an XPS", "1")],
+        [0, 1],
+    ),
+    ("Food?", [said("no peanuts for me, so no satay", "1"), fact("no peanuts", "1")], [0, 1]),
     # Memories of no known kind are left as they are.
     ("Where do I live?", [ShownMemory("", "Where?"), ShownMemory("", "ok")], [0, 1]),
 )
