@@ -1,4 +1,4 @@
-"""Choose which of the memories found a model is shown: one line a matter, nothing ended. Pure."""
+"""Choose the memories that a model is shown: each matter once, and nothing that ended. Pure."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ON_TOPIC: Final = 2
 _SAYS_NOTHING: Final = frozenset(
     (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
 )
-"""Words with which statements of facts begin, and Chinese characters that carry no matter."""
-
-
+"""Words with which statements of facts begin, and Chinese function words."""
+_CHINESE_NUMBERS: Final = frozenset("二两三四五六七八九十百千万")
+"""Without 一, which is an article as well."""
 _DENIAL: Final = re.compile(
     r"\b(?:not|no|never|none|without|cannot)\b|n['’]t\b|[不没别未无]", re.IGNORECASE
 )
 _BETWEEN_PARTS: Final = re.compile(
     r"[,.;:!?，。；：！？、\n]+|\b(?:and|or|but|so|also)\b|还有|以及|但是|[和跟也]", re.IGNORECASE
 )
-
-
+"""Between the parts of a sentence or a list."""
 _JOINT: Final = re.compile(r"\b(?:and|or)\b|以及|还有|[和跟、]", re.IGNORECASE)
+"""Between the members of a list."""
 _WORD_OR_PAIR: Final = re.compile(f"[{HAN}]{{2}}|\\w+")
 
 
@@ -114,9 +114,9 @@ def shown_memory(hit: Hit) -> ShownMemory:
 
 
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
-    """Return the memories worth their tokens, in their order.
+    """Return the memories that are worth their tokens, in their order.
 
-    Left out are: what has ended, unless the question asks about the past; what the user only asked;
+    It leaves out what has ended, unless the question asks about the past; what the user only asked;
     what an agent said without answering the question; a turn that tells no more than the facts
     drawn from it; a fact or a turn in the words of a better one; and a summary of a session of
     which another line tells.
@@ -199,7 +199,7 @@ def _denies(text: str) -> bool:
 
 
 def _numbers(words: set[str]) -> set[str]:
-    return {word for word in words if any(character.isdigit() for character in word)}
+    return {one for one in words if one in _CHINESE_NUMBERS or any(map(str.isdigit, one))}
 
 
 def _drawn_from(turn: ShownMemory, found: Iterable[ShownMemory]) -> list[ShownMemory]:

@@ -70,6 +70,7 @@ LIVES = fact("User lives in Lisbon.", "1")
         ],
         [0, 1],
     ),
+    ("房租？", [said("我现在每月房租三千", "1"), said("我现在每月房租四千", "2")], [0, 1]),
     ("Tea?", [said("I drink green tea.", "1"), said("I don't drink green tea.", "2")], [0, 1]),
     ("喝茶吗？", [said("我每天都喝绿茶", "1"), said("我每天都不喝绿茶", "2")], [0, 1]),
     # A turn whose fact leaves out a part of a list, a number, or half of what it says.
