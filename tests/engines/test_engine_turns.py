@@ -489,16 +489,17 @@ async def given_back(both: Both, job_id: UUID, thread: ThreadId, retry_at: datet
 async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both):
     await heard(both, turn(1, "hi").event, 1, once=True)
     late = waiting(9, "conversation:1", "full_consolidation", run_after=NOW + timedelta(days=1))
-    other = waiting(2, "conversation:1", "deep_reflection")
+    two = uuid4()  # jobs are cancelled by id alone, whoever's they are
+    other = waiting(two.int, "conversation:1", "deep_reflection")
     await both.put({"consolidation_jobs": [late, other]})
     session = await ended(both, 1)
     assert session is not None and session.status == SessionStatus.ENDING
     held = (await both.left(HELD))["consolidation_jobs"]
     due = {row["job_id"].int: (row["run_after"], row["priority"]) for row in held}
-    assert {2, 9} == due.keys() and due[9] == (NOW, 20)  # the one that waited is due now
+    assert {two.int, 9} == due.keys() and due[9] == (NOW, 20)  # the one that waited is due now
     await given_back(both, UUID(int=9), session.session_id, None)
     assert await status_of(both, session.session_id) == SessionStatus.ENDING
-    assert 1 == await both.same(lambda s: stored_jobs(s).cancel([UUID(int=2)]))
+    assert 1 == await both.same(lambda s: stored_jobs(s).cancel([two]))
     assert await status_of(both, session.session_id) == SessionStatus.ENDED
     for done, status in enumerate((SessionStatus.ENDING, SessionStatus.ENDED)):
         await both.change("UPDATE conversations SET status = 'ending' WHERE tenant_id = %s")

@@ -70,7 +70,11 @@ def grid(
     label: str,
 ) -> None:
     """Show a table whose cells may be links. rows: cells, and a class of the row ("" for none)."""
-    with ui.element("div").classes("scroll-x"), ui.element("table").classes("grid") as whole:
+    # Focusable, so that the keyboard scrolls it too.
+    with (
+        ui.element("div").classes("scroll-x").props("tabindex=0"),
+        ui.element("table").classes("grid") as whole,
+    ):
         whole.props["aria-label"] = label
         with ui.element("thead"), ui.element("tr"):
             for name in columns:

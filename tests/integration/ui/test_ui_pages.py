@@ -48,9 +48,10 @@ def watched(page):
     faults: list[str] = []
 
     def note(said: ConsoleMessage) -> None:
-        left = said.location["url"].endswith("/nothing")  # where the test before has gone
+        # Where the test before has gone, a page without an icon.
+        left = said.location["url"].endswith(("/nothing", "/favicon.ico"))
         if said.type == "error" and not left:
-            faults.append(said.text)
+            faults.append(f"{said.text} {said.location['url']}")
 
     listeners = {
         "pageerror": lambda error: faults.append(str(error)),
