@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Literal
 
 from google.adk.agents.callback_context import CallbackContext
@@ -215,7 +216,7 @@ class MemoryPlugin(BasePlugin):
         # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(
             recall_block, entries, shown, self._max_tokens, question=run.query,
-            profile=run.profile, summary=summary, count=self._count,
+            now=datetime.now(UTC), profile=run.profile, summary=summary, count=self._count,
         )  # fmt: skip
         if block and self._place == "system":
             llm_request.append_instructions([block])

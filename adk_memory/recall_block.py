@@ -12,7 +12,7 @@ from google.genai import types
 
 from adk_memory.events import RecalledEntry, text_of_content
 from shared_core import Memory
-from shared_core.context import ShownMemory, memory_block, memory_label
+from shared_core.context import ShownMemory, composed, memory_block, memory_label
 from shared_core.core import HEAD
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -25,6 +25,7 @@ def recall_block(
     max_tokens: int,
     *,
     question: str = "",
+    now: datetime | None = None,
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
@@ -33,17 +34,17 @@ def recall_block(
 
     It has one memory per line, best first. A memory that does not fit gives way to the next one
     that fits; the best one is cut instead. shown: texts that the request already has. question:
-    what the memories are to answer. profile: of the user, shown first. summary: of the session, if
-    the request shows only part of it.
+    what the memories are to answer. now: when the user asks. profile: of the user, shown first.
+    summary: of the session, if the request shows only part of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [
-        _shown_memory(entry, text)
+        _shown_memory(entry, text, now)
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)
     ]
     return memory_block(
-        found, max_tokens, question=question, profile=profile, summary=summary, count=count
+        composed(question, found), max_tokens, profile=profile, summary=summary, count=count
     )
 
 
@@ -140,12 +141,11 @@ def insert_before_turn(llm_request: LlmRequest, block: str, turn: types.Content 
     contents.insert(place, types.Content(role="user", parts=[types.Part(text=block)]))
 
 
-def _shown_memory(entry: MemoryEntry, text: str) -> ShownMemory:
+def _shown_memory(entry: MemoryEntry, text: str, now: datetime | None) -> ShownMemory:
     known = entry if isinstance(entry, RecalledEntry) else RecalledEntry(content=entry.content)
-    about = memory_label(
-        text, _moment(entry.timestamp), entry.author, is_fact=known.kind == "semantic"
-    )
-    return ShownMemory.of(about, text, known.kind, known.source_event_ids, known.parts)
+    said_at = _moment(entry.timestamp)
+    about = memory_label(text, said_at, entry.author, is_fact=known.kind == "semantic", now=now)
+    return ShownMemory(about, text, known.kind, known.source_event_ids, said_at, known.parts)
 
 
 def _moment(timestamp: str | None) -> datetime | None:

@@ -12,7 +12,8 @@ language:
 
 answered      share of questions whose answer is in the lines
 answered_at_N the same within their first N tokens
-stale         share of questions about a change where a line says only what was true before
+stale         share of questions about a change where a line says only what was true before, and
+              bears no mark that perhaps it no longer holds
 again         share of lines of which an earlier line holds seven tenths of the words
 tokens        mean of the lines
 """
@@ -37,6 +38,7 @@ from shared_core import Hit, open_memory
 from shared_core.context import composed, shown_memory
 from shared_core.core.delimiters import line
 from shared_core.nlp import count_tokens, shown_text
+from shared_core.nlp.uncertainty import MARKS
 
 LIMIT = 10
 BUDGETS = (50, 100, 200, 400)
@@ -44,8 +46,12 @@ WORDS = re.compile(r"[a-z0-9']+|[\u4e00-\u9fff]")
 
 
 class Asked(NamedTuple):
-    """A question, its hits, and what tells a line that answers, or that only did before."""
+    """A question, its hits, and what tells a line that answers, or that only did before.
 
+    told: the name of its conversation.
+    """
+
+    told: str
     language: str
     text: str
     hits: Sequence[Hit]
@@ -58,7 +64,8 @@ async def of_chats(paths: Sequence[Path], embedder: str) -> AsyncIterator[Asked]
     async for one in answers(paths, embedder, LIMIT):
         given = one.question
         stale = partial(is_stale, given) if given.get("stale") else None
-        yield Asked(one.language, given["text"], one.hits, partial(is_answer, given), stale)
+        told = f"{one.source} {one.chat}"
+        yield Asked(told, one.language, given["text"], one.hits, partial(is_answer, given), stale)
 
 
 async def of_typed(folder: Path, embedder: str) -> AsyncIterator[Asked]:
@@ -70,7 +77,7 @@ async def of_typed(folder: Path, embedder: str) -> AsyncIterator[Asked]:
                     hits = await memory.recall(scope, given["q"], limit=LIMIT, asked_at=asked_at)
                     stale = partial(typed.is_stale, given) if given["stale"] else None
                     answer = partial(typed.is_answer, given)
-                    yield Asked(one["lang"], given["q"], hits, answer, stale)
+                    yield Asked(one["id"], one["lang"], given["q"], hits, answer, stale)
 
 
 def lines_now(asked: Asked) -> list[str]:
@@ -98,7 +105,8 @@ def count(tally: dict[str, list[float]], asked: Asked, lines: Sequence[str]) -> 
         within = first is not None and sum(tokens[: first + 1]) <= budget
         tally[f"answered_at_{budget}"].append(float(within))
     if asked.is_stale:
-        tally["stale"].append(float(any(map(asked.is_stale, lines))))
+        as_if_it_held = [one for one in lines if not one.rstrip().endswith((*MARKS.values(),))]
+        tally["stale"].append(float(any(map(asked.is_stale, as_if_it_held))))
     tally["again"] += said_again(lines)
     tally["tokens"].append(float(sum(tokens)))
 

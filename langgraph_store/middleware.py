@@ -26,7 +26,7 @@ from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
-from shared_core.context import asks_nothing, check_place, memory_block, shown_memory
+from shared_core.context import asks_nothing, check_place, composed, memory_block, shown_memory
 from shared_core.core import hint_at_inspector, search_failed
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -202,10 +202,14 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         count = model_tokens(request.model) if self._count == "model" else self._count
         turn = _last_turn(request.messages)
         question = spoken_text(request.messages[turn]) if turn is not None else ""
+        now = datetime.now(UTC)
         block = memory_block(
-            map(shown_memory, new), self._max_tokens, question=question, profile=profile,
-            summary=summary, count=count,
-        )  # fmt: skip
+            composed(question, [shown_memory(hit, now) for hit in new]),
+            self._max_tokens,
+            profile=profile,
+            summary=summary,
+            count=count,
+        )
         if block is None or turn is None:
             return request
         if self._place == "system":

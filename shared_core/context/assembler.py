@@ -17,7 +17,7 @@ from shared_core.context.candidates import (
     summary_of,
     turns_of,
 )
-from shared_core.context.composition import ShownMemory, composed, memory_label
+from shared_core.context.composition import ShownMemory, memory_label
 from shared_core.context.packing import DEFAULT_SHARES, counted, packed
 from shared_core.context.window import ContextItem, ContextWindow, Layout
 from shared_core.core.delimiters import HEAD, TAIL, Section, line
@@ -36,31 +36,30 @@ EARLIER: Final = "summary of this conversation so far"
 
 
 def memory_block(
-    found: Iterable[ShownMemory | tuple[str, str]],
+    found: Iterable[ShownMemory],
     max_tokens: int,
     *,
-    question: str = "",
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
 ) -> str | None:
     """Return the memories as one block of at most max_tokens, or None if nothing fits.
 
-    What is worth no tokens is dropped (composed()), items that do not fit give way to items that
-    do, and the best item is cut rather than dropped.
+    Items that do not fit give way to items that do, and the best item is cut rather than dropped.
 
     Args:
-        found: Memories and facts, best first.
+        found: Memories and facts worth showing, best first; see composed().
         max_tokens: Budget of the whole block.
-        question: What they are to answer.
         profile: Shown first.
         summary: Summary of the turns that the request no longer shows. Shown last.
         count: Tokenizer of the model.
     """
     entries = [
         _entry("facts" if one.is_fact else "memories", number, one.about, one.text)
-        for number, one in enumerate(composed(question, [ShownMemory(*one) for one in found]), 1)
+        for number, one in enumerate(found, 1)
     ]
+    if entries:
+        entries[0].is_best = True
     if profile:
         entries.append(_entry("profile", 1, "profile", profile))
     if summary is not None:
@@ -190,6 +189,9 @@ class ContextAssembler:
             or not all(isinstance(one, str) for one in instructions)
         ):
             raise InvalidInput(f"instructions must be a list of texts, got {shown(instructions)}")
+        facts, memories = listed(facts, "facts", "[]"), listed(memories, "memories", "[]")
+        hits = [one for one in (*facts[:1], *memories[:1]) if isinstance(one, Hit)]
+        best = max(hits, key=lambda hit: hit.score, default=None)
         request = paragraph_of("query", query)
         words = same_words(query)
         required = [
@@ -198,15 +200,17 @@ class ContextAssembler:
         ]
         candidates = [
             *(instruction_of(place, text) for place, text in enumerate(instructions, 1)),
-            *(fact_of(place, fact) for place, fact in enumerate(listed(facts, "facts", "[]"), 1)),
+            *(fact_of(place, fact) for place, fact in enumerate(facts, 1)),
             *(memory_of("memories", place, hit)
-              for place, hit in enumerate(listed(memories, "memories", "[]"), 1)),
+              for place, hit in enumerate(memories, 1)),
             *(history.entries if isinstance(history, CountedTurns)
               else turns_of(listed(history, "history", "[]"))),
             *([] if profile is None else [paragraph_of("profile", profile)]),
             *([] if summary is None
               else [summary_of(summary, listed(summarised, "summarised", "[]"))]),
         ]  # fmt: skip
+        for entry in candidates:
+            entry.is_best = best is not None and entry.item.source == str(best.memory.memory_id)
         return packed(
             candidates,
             required,

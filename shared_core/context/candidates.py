@@ -26,7 +26,7 @@ class WindowCandidate:
 
     tells: its content keys, known once it is shown. repeats: it is a duplicate if one of these is
     known. all_of: it is a duplicate if all of these are known. at_least: tokens of its beginning,
-    if the rest was not counted.
+    if the rest was not counted. is_best: no section may take the room that it needs.
     """
 
     item: ContextItem
@@ -34,6 +34,7 @@ class WindowCandidate:
     repeats: tuple[ContentKey, ...] = ()
     all_of: tuple[ContentKey, ...] = ()
     at_least: int = 0
+    is_best: bool = False
 
 
 def instruction_of(number: int, text: str) -> WindowCandidate:

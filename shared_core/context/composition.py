@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from shared_core.context.worth import worths
 from shared_core.core.domain import Hit, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
-from shared_core.nlp.uncertainty import shown_text
+from shared_core.nlp.uncertainty import shown_text, uncertain
 from shared_core.privacy.sanitizing import is_small_talk
 
 TELLS_MORE: Final = 4
@@ -23,6 +25,14 @@ LEAST_ANSWER: Final = 6
 """Least number of words of an agent's turn that may answer a question."""
 ON_TOPIC: Final = 2
 """Number of the question's words that such a turn must hold."""
+LEAST_CHANCE: Final = 0.03
+"""Least chance to answer of a line beyond the first ones."""
+ALWAYS: Final = 3
+"""Number of lines shown whatever their chance."""
+OUTDATED: Final = 0.5
+"""Chance that a turn tells what held before, from which on it is marked."""
+THIS_YEAR: Final = timedelta(days=300)
+"""Age up to which a date without its year is clear."""
 _SAYS_NOTHING: Final = frozenset(
     (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
 )
@@ -47,33 +57,30 @@ class ShownMemory(NamedTuple):
     Attributes:
         about: Its label, as memory_label() returns it.
         source_event_ids: The turns that it is, or was drawn from.
-        ended: Share (0 to 1) of what it tells that no longer holds; Hit.parts["ended"].
-        by_agent: Whether an agent said it.
+        said_at: When; of a fact, since when.
+        parts: Hit.parts; empty if recall did not find it.
     """
 
     about: str
     text: str
     kind: MemoryKind | None = None
     source_event_ids: tuple[str, ...] = ()
-    ended: float = 0.0
-    by_agent: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        about: str,
-        text: str,
-        kind: MemoryKind | None,
-        source_event_ids: tuple[str, ...],
-        parts: Mapping[str, float],
-    ) -> ShownMemory:
-        """Return a memory that recall found. parts: Hit.parts."""
-        ended, by_agent = parts.get("ended", 0.0), parts.get("agent", 0.0) > 0
-        return cls(about, text, kind, source_event_ids, ended, by_agent)
+    said_at: datetime | None = None
+    parts: Mapping[str, float] = MappingProxyType({})
 
     @property
     def is_fact(self) -> bool:
         return self.kind == "semantic"
+
+    @property
+    def ended(self) -> float:
+        """Share (0 to 1) of what it tells that no longer holds."""
+        return self.parts.get("ended", 0.0)
+
+    @property
+    def by_agent(self) -> bool:
+        """Whether an agent said it."""
+        return self.parts.get("agent", 0.0) > 0
 
 
 def asks_nothing(message: str) -> bool:
@@ -89,32 +96,64 @@ def check_place(place: object) -> None:
 
 
 def memory_label(
-    text: str, when: datetime | None, author: str | None, *, is_fact: bool = False
+    text: str,
+    when: datetime | None,
+    author: str | None,
+    *,
+    is_fact: bool = False,
+    now: datetime | None = None,
 ) -> str:
     """Return the label of a memory in a block, in the language of its text.
 
     "27 Nov 2026" for what the user said, "27 Nov 2026, bot" for what somebody else did, and
-    "since Nov 2026" for a fact; 2026年11月27日 and 2026年11月起 in Chinese.
+    "since Nov 2026" for a fact; 2026年11月27日 and 2026年11月起 in Chinese. now: leaves the year
+    out of dates less than THIS_YEAR before it.
     """
     day, speaker = "", "" if author in (None, "user") else author
+    has_year = when is None or now is None or not timedelta(0) <= now - when < THIS_YEAR
     if when is not None and language(text) == "zh":
-        day = f"{when.year}年{when.month}月" + ("起" if is_fact else f"{when.day}日")
+        day = (
+            f"{when.year}年" * has_year + f"{when.month}月" + ("起" if is_fact else f"{when.day}日")
+        )
     elif when is not None:
-        month = f"{MONTHS[when.month - 1][:3].title()} {when.year}"
+        month = MONTHS[when.month - 1][:3].title() + f" {when.year}" * has_year
         day = f"since {month}" if is_fact else f"{when.day} {month}"
     return ", ".join(part for part in (day, speaker) if part)
 
 
-def shown_memory(hit: Hit) -> ShownMemory:
-    """Return a hit as it is shown."""
+def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
+    """Return a hit as it is shown. now: as for memory_label()."""
     memory, text = hit.memory, shown_text(hit.memory)
     is_fact = memory.kind == "semantic"
-    about = memory_label(text, memory.occurred_at, memory.author, is_fact=is_fact)
-    return ShownMemory.of(about, text, memory.kind, memory.source_event_ids, hit.parts)
+    about = memory_label(text, memory.occurred_at, memory.author, is_fact=is_fact, now=now)
+    return ShownMemory(
+        about, text, memory.kind, memory.source_event_ids, memory.occurred_at, hit.parts
+    )
 
 
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     """Return the memories that are worth their tokens, in their order.
+
+    Of matters() it leaves out those that hardly answer, but for the first ones. It marks turns that
+    perhaps no longer hold, beside a later line that speaks of the same or tells of a change; not if
+    the question asks about the past. A fact has doubts of its own (Memory.doubted_at).
+    """
+    from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
+
+    lines = [found[place] for place in matters(question, found)]
+    judged = worths(question, words_of(question), lines, [words_of(one.text) for one in lines])
+    may_be_past = asks_how_it_was(question)
+    return [
+        one._replace(text=uncertain(one.text))
+        if one.kind == "episodic" and not may_be_past and worth.outdated > OUTDATED
+        else one
+        for place, (one, worth) in enumerate(zip(lines, judged, strict=True))
+        if place < ALWAYS or not one.parts or worth.answers >= LEAST_CHANCE
+    ]
+
+
+def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
+    """Return the places of the memories that tell each matter once, in their order.
 
     It leaves out what has ended, unless the question asks about the past; what the user only asked;
     what an agent said without answering the question; a turn that tells no more than the facts
@@ -125,27 +164,31 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     from shared_core.recall.supersession import asks_how_it_was
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
-    asked = _words(question)
+    asked = words_of(question)
     kept = [
-        one
-        for one in found
+        (place, one)
+        for place, one in enumerate(found)
         if (is_past or one.ended < 1)
         and (one.kind != "episodic" or _tells(one, asked, _drawn_from(one, found)))
     ]
-    told = {event for one in kept if one.kind != "summary" for event in one.source_event_ids}
-    lines: list[ShownMemory] = []
-    for one in kept:
+    told = {event for _, one in kept if one.kind != "summary" for event in one.source_event_ids}
+    places: list[int] = []
+    for place, one in kept:
         if one.kind == "summary" and (one.ended > 0 or not told.isdisjoint(one.source_event_ids)):
             continue
-        if one.kind == "episodic" and (facts := _drawn_from(one, kept)):
+        if one.kind == "episodic" and (facts := _drawn_from(one, [other for _, other in kept])):
             answers_when = is_when and tells_when(one.text)
             if not answers_when and not _tells_more(one.text, facts):
                 continue
-        # A turn does not say that it still holds, so it stands for no fact.
-        rivals = (line for line in lines if line.is_fact or not one.is_fact)
+        # A turn does not say that it still holds, so it stands for no fact but its own.
+        rivals = (
+            line
+            for line in map(found.__getitem__, places)
+            if line.is_fact or not one.is_fact or _share_a_turn(line, one)
+        )
         if not any(_says_same(one.text, rival.text) for rival in rivals):
-            lines.append(one)
-    return lines
+            places.append(place)
+    return places
 
 
 def _tells(turn: ShownMemory, asked: set[str], facts: Sequence[ShownMemory]) -> bool:
@@ -156,7 +199,7 @@ def _tells(turn: ShownMemory, asked: set[str], facts: Sequence[ShownMemory]) -> 
         return False
     if all(one.endswith(("?", "？")) for one in sentences(turn.text)):
         return False
-    words = _words(turn.text)
+    words = words_of(turn.text)
     return not turn.by_agent or (len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC)
 
 
@@ -166,11 +209,11 @@ def _tells_more(turn: str, facts: Sequence[ShownMemory]) -> bool:
     That is several words, a number, a whole part of the sentence, or what is joined to a part: soy
     in "peanuts and soy" and 芒果 in 对花生和芒果过敏, beside a fact about peanuts.
     """
-    known = set().union(*(_words(fact.text) for fact in facts))
-    more = _words(turn) - known
+    known = set().union(*(words_of(fact.text) for fact in facts))
+    more = words_of(turn) - known
     if len(more) >= TELLS_MORE or _numbers(more):
         return True
-    parts = [(part, _words(part)) for part in _BETWEEN_PARTS.split(turn)]
+    parts = [(part, words_of(part)) for part in _BETWEEN_PARTS.split(turn)]
     if any(words and words <= more and not is_small_talk(part) for part, words in parts):
         return True
     return any(_opening(part) & more for part in _JOINT.split(turn)[1:])
@@ -178,13 +221,13 @@ def _tells_more(turn: str, facts: Sequence[ShownMemory]) -> bool:
 
 def _opening(part: str) -> set[str]:
     """Return the first word that speaks of something; in Chinese the first two characters."""
-    found = map(_words, _WORD_OR_PAIR.findall(part))
+    found = map(words_of, _WORD_OR_PAIR.findall(part))
     return next(filter(None, found), set())
 
 
 def _says_same(text: str, other: str) -> bool:
     """Return whether another text holds most words of a text, all its numbers, and its denial."""
-    words, known = _words(text), _words(other)
+    words, known = words_of(text), words_of(other)
     shared = words & known
     return (
         bool(words)
@@ -204,11 +247,14 @@ def _numbers(words: set[str]) -> set[str]:
 
 def _drawn_from(turn: ShownMemory, found: Iterable[ShownMemory]) -> list[ShownMemory]:
     """Return the facts that rest on a turn."""
-    events = turn.source_event_ids
-    return [one for one in found if one.is_fact and not {*events}.isdisjoint(one.source_event_ids)]
+    return [one for one in found if one.is_fact and _share_a_turn(turn, one)]
 
 
-def _words(text: str) -> set[str]:
+def _share_a_turn(one: ShownMemory, other: ShownMemory) -> bool:
+    return not {*one.source_event_ids}.isdisjoint(other.source_event_ids)
+
+
+def words_of(text: str) -> set[str]:
     """Return what a text speaks of: words, and single characters of Chinese."""
     plain = HAN_CHARACTER.sub(" ", text)
     return {*search_terms(plain), *HAN_CHARACTER.findall(text)} - _SAYS_NOTHING

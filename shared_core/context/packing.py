@@ -188,9 +188,19 @@ def packed(
     cut: bool = False,
     layout: Layout = PROMPT,
 ) -> ContextWindow:
-    """Return a window with all required items and the candidates that fit, best first."""
-    packing = _Packing(max_tokens, Costs(count), layout, required, candidates, cut=cut)
+    """Return a window with all required items and the candidates that fit, best first.
+
+    The best candidate is shown whenever it fits beside the required items alone, so that a larger
+    budget never hides it.
+    """
+    known, needed, costs = [*candidates], [*required], Costs(count)
+    packing = _Packing(max_tokens, costs, layout, needed, known, cut=cut)
     packing.take(shares)
+    best = next((entry for entry in known if entry.is_best and entry.item.text), None)
+    if best is not None and not packing.shows(best):
+        packing = _Packing(max_tokens, costs, layout, needed, known, cut=cut)
+        packing.take_first(best)
+        packing.take(shares)
     return packing.window()
 
 
@@ -260,6 +270,21 @@ class _Packing:
                 if section in budgets and section != "summary":
                     self._take_section(section, self.room)
             self._shorten_summary()
+
+    def take_first(self, entry: WindowCandidate) -> None:
+        """Take one candidate, if it fits."""
+        section = entry.item.section
+        others = self.left[section]
+        self.left[section] = [entry]
+        self._take_section(section, self.room)
+        self.left[section] += [other for other in others if other is not entry]
+
+    def shows(self, entry: WindowCandidate) -> bool:
+        """Return whether a candidate is shown, or another item that says the same."""
+        left = self.left[entry.item.section]
+        if not any(other is entry for other in left):
+            return True
+        return self._duplicate_of(entry, self._known()) is not None
 
     def window(self) -> ContextWindow:
         """Return the window, without the last taken items if the whole prompt is too long."""

@@ -1,4 +1,4 @@
-"""The mark that people and models read beside a doubtful fact."""
+"""The mark that people and models read beside what perhaps no longer holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from shared_core.core.domain import Memory
 from shared_core.nlp.text import language
 
-MARKS: Final[Mapping[str, str]] = {"en": " (uncertain)", "zh": "（不确定）"}
+MARKS: Final[Mapping[str, str]] = {"en": " (perhaps no longer)", "zh": "（可能已不再如此）"}
 """The mark after a text, by the language of the text."""
 
 

@@ -462,7 +462,11 @@ def relevance(hit: Hit | Ranked) -> float:
     Hits without a vector that were found by words have relevance 1. A fact that the query asks for
     has at least ASKED_RELEVANCE, as far as it counts.
     """
-    parts = hit.parts
+    return relevance_of(hit.parts)
+
+
+def relevance_of(parts: Mapping[str, float]) -> float:
+    """Return the relevance of a hit with these parts, as relevance() does."""
     if "similarity" not in parts and parts.get("coverage", 1.0) > 0:
         return 1.0
     similarity = parts.get("similarity", 0.0) - parts.get("brief", 0.0)

@@ -195,7 +195,7 @@ async def test_what_one_session_tells_the_next_one_is_shown(service, turns, plug
     first, second = blocks(model)
     assert "" == first
     # The turn, or the fact if it has been drawn by now.
-    assert re.search(r"^- \[(?:since|\d+) [A-Z][a-z]{2} \d{4}\] .*Rio", second, re.M)
+    assert re.search(r"^- \[(?:since|\d+) [A-Z][a-z]{2}\] .*Rio", second, re.M)
     assert WHICH == model.shown[1][-1] and second == model.shown[1][-2]
     assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()  # what was recalled is no turn
     session = await runner.session_service.get_session(session_id="s2", **WHO)

@@ -22,7 +22,7 @@ from tests.integration.doubting import ANN, PATTERN, Clock, Doubting, at, say
 
 pytestmark = pytest.mark.both_engines
 
-EN, ZH = "User lives in Boston. (uncertain)", "用户喜欢爵士乐。（不确定）"
+EN, ZH = "User lives in Boston. (perhaps no longer)", "用户喜欢爵士乐。（可能已不再如此）"
 SAID = ("I live in Boston.", "我喜欢爵士乐。", "I might leave Boston.", "我可能要离开爵士乐。")
 
 
@@ -54,7 +54,7 @@ def ask(dsn: str, verb: str, *arguments: str) -> str:
 def test_the_command_marks_doubtful_facts_and_says_why(dsn):
     run_sync(fill(dsn))
     table = ask(dsn, "facts")
-    assert "Boston (uncertain)" in table and "爵士乐（不确定）" in table
+    assert "Boston (perhaps no longer)" in table and "爵士乐（可能已不再如此）" in table
     shown = {one["value"]: one for one in json.loads(ask(dsn, "facts", "--json"))}
     assert (True, at(3).isoformat()) == (
         shown["Boston"]["is_doubtful"], shown["Boston"]["doubted_at"])  # fmt: skip
@@ -75,8 +75,8 @@ def test_the_command_marks_doubtful_facts_and_says_why(dsn):
     assert EN in ask(dsn, "context", "other", "Where do I live?")
     assert "uncertain" in ask(dsn, "context", "other", "Where do I live?", "--explain")
     state = ask(dsn, "state", "residence", "Boston")
-    assert "(uncertain)" not in state and state.startswith("User lives in Boston. (since ")
-    assert "Boston (uncertain)" not in ask(dsn, "facts")
+    assert "(perhaps no longer)" not in state and state.startswith("User lives in Boston. (since ")
+    assert "Boston (perhaps no longer)" not in ask(dsn, "facts")
 
 
 async def test_http_marks_doubtful_facts_and_says_why(memory):

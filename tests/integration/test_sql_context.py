@@ -215,7 +215,11 @@ async def test_doubtful_facts_are_marked(dsn):
             await doubting.say(memory, clock, day, text)
     in_schema = make_conninfo(dsn, options="-c search_path=hippocampus,public")
     shown = set(column(in_schema, "SELECT content FROM get_context_window('ann', 'app', 'Where?')"))
-    assert {"User lives in Boston. (uncertain)", "用户喜欢爵士乐。（不确定）", *texts} <= shown
+    assert {
+        "User lives in Boston. (perhaps no longer)",
+        "用户喜欢爵士乐。（可能已不再如此）",
+        *texts,
+    } <= shown
 
 
 @pytest.fixture

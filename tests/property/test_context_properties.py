@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from long_forms import LONG
 from turns import said
 
 from shared_core.context.assembler import ContextAssembler, memory_block
+from shared_core.context.composition import ShownMemory
 from shared_core.context.packing import Costs
 from shared_core.context.window import LISTS, PROMPT, ContextItem, ContextWindow
 from shared_core.core.delimiters import READING_ORDER
@@ -143,6 +144,24 @@ def test_every_item_is_shown_or_dropped_with_a_reason(case, max_tokens, cut):
             )
 
 
+ASKED = {"query": "What is my name?", "history": ["My name is Ana.", "Where do I live?"]}
+
+
+# Once the name was shown in 89 tokens and in 97, but not in 90.
+@example(Case(**ASKED, memories=["My name is Ana."]), 89, 1, False)
+@example(Case(**ASKED, facts=["User's name is Ana."]), 71, 20, False)
+@given(CASES, st.integers(64, 400), st.integers(1, 40), st.booleans())
+def test_a_larger_budget_never_hides_the_best_item(case, max_tokens, more, cut):
+    """The fact or memory that recall ranks first."""
+    best = "f1" if case.facts else "m1"
+    hides = []
+    for most in (max_tokens, max_tokens + more):
+        window = case.assembled(ContextAssembler(most, cut=cut))
+        dropped = {one.item.ref: one.reason for one in window.dropped} if window else {}
+        hides.append(window is None or dropped.get(best) == "over budget")
+    assert hides[0] or not hides[1]
+
+
 @given(CASES, BUDGETS, st.booleans())
 def test_the_same_things_give_the_same_window(case, max_tokens, cut):
     assembler = ContextAssembler(max_tokens, cut=cut)
@@ -210,7 +229,7 @@ def test_no_spelling_of_a_tag_is_one(tag, text):
         summary=f"{text} {tag}",
         history=[tag],
     ).assembled(ContextAssembler(100_000))
-    block = memory_block([(tag, f"{text} {tag}")], 4000, profile=tag)
+    block = memory_block([ShownMemory(tag, f"{text} {tag}")], 4000, profile=tag)
     assert window is not None and block is not None
     own = {f"<{mark}{section}>" for section in READING_ORDER for mark in ("", "/")}
     told = "\n".join(one for one in window.to_prompt().split("\n") if one not in own)

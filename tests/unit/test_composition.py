@@ -4,19 +4,19 @@ from datetime import UTC, datetime
 
 from every_case import every_case
 
-from shared_core.context.composition import ShownMemory, composed, memory_label
+from shared_core.context.composition import ShownMemory, composed, matters, memory_label
 
 
-def said(text: str, turn: str, **more: object) -> ShownMemory:
-    return ShownMemory("", text, "episodic", (turn,), **more)
+def said(text: str, turn: str, **parts: float) -> ShownMemory:
+    return ShownMemory("", text, "episodic", (turn,), parts=parts)
 
 
-def fact(text: str, *turns: str, **more: object) -> ShownMemory:
-    return ShownMemory("", text, "semantic", turns, **more)
+def fact(text: str, *turns: str, **parts: float) -> ShownMemory:
+    return ShownMemory("", text, "semantic", turns, parts=parts)
 
 
-def summary(text: str, *turns: str, **more: object) -> ShownMemory:
-    return ShownMemory("", text, "summary", turns, **more)
+def summary(text: str, *turns: str, **parts: float) -> ShownMemory:
+    return ShownMemory("", text, "summary", turns, parts=parts)
 
 
 MOVED = said("I moved to Lisbon.", "1")
@@ -33,11 +33,7 @@ LIVES = fact("User lives in Lisbon.", "1")
         [said("I moved to Lisbon, near the old tram depot, with my sister Jo.", "1"), LIVES],
         [0, 1],
     ),
-    (
-        "When do I see the dentist?",
-        [said("dentist on thursday", "1"), fact("dentist", "1")],
-        [0, 1],
-    ),
+    ("When do I see the dentist?", [said("dentist on thursday", "1"), fact("dentist", "1")], [0]),
     ("Whom do I see?", [said("dentist on thursday", "1"), fact("dentist", "1")], [1]),
     # A summary of what is told, and one of what no other line tells.
     ("Where do I live?", [LIVES, summary("They talk about Lisbon and trams.", "1", "2")], [0]),
@@ -52,10 +48,10 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("我住在哪里？", [said("好的，谢谢", "3"), said("牙医在哪？", "2"), LIVES], [2]),
     ("Where do I live?", [said("I live in Rome. Is it far?", "1")], [0]),
     # Echoes of an agent, and its answer to the question.
-    ("Where do I live?", [said("Lisbon, how nice!", "1", by_agent=True)], []),
+    ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     (
         "Which restaurant did you recommend in Lisbon?",
-        [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", by_agent=True)],
+        [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)],
         [0],
     ),
     # The same words again; but a turn stands for no fact that still holds.
@@ -73,25 +69,26 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("房租？", [said("我现在每月房租三千", "1"), said("我现在每月房租四千", "2")], [0, 1]),
     ("Tea?", [said("I drink green tea.", "1"), said("I don't drink green tea.", "2")], [0, 1]),
     ("喝茶吗？", [said("我每天都喝绿茶", "1"), said("我每天都不喝绿茶", "2")], [0, 1]),
-    # A turn whose fact leaves out a part of a list, a number, or half of what it says.
+    # A turn whose fact leaves out a part of a list, a number, or half of what it says, stands for
+    # both.
     (
         "Allergies?",
         [said("allergic to peanuts and soy", "1"), fact("allergic to peanuts", "1")],
-        [0, 1],
+        [0],
     ),
-    ("过敏？", [said("我对花生和芒果过敏", "1"), fact("用户对花生过敏。", "1")], [0, 1]),
+    ("过敏？", [said("我对花生和芒果过敏", "1"), fact("用户对花生过敏。", "1")], [0]),
     (
         "Laptop?",
         [said("my laptop is an XPS w 16gb", "1"), fact("User's laptop is an XPS", "1")],
-        [0, 1],
+        [0],
     ),
-    ("Food?", [said("no peanuts for me, so no satay", "1"), fact("no peanuts", "1")], [0, 1]),
+    ("Food?", [said("no peanuts for me, so no satay", "1"), fact("no peanuts", "1")], [0]),
     # Memories of no known kind are left as they are.
     ("Where do I live?", [ShownMemory("", "Where?"), ShownMemory("", "ok")], [0, 1]),
 )
 def test_each_matter_is_one_line(question, found, shown):
-    wanted = [found[one] if isinstance(one, int) else one for one in shown]
-    assert wanted == composed(question, found)
+    wanted = [one if isinstance(one, int) else found.index(one) for one in shown]
+    assert wanted == matters(question, found)
 
 
 def test_nothing_of_nothing():

@@ -226,14 +226,14 @@ def test_the_mark_is_one_key_of_the_metadata():
 
 
 def test_the_mark_is_shown_in_the_language_of_the_text():
-    assert "User lives in Boston. (uncertain)" == uncertain("User lives in Boston.")
-    assert "用户住在波士顿。（不确定）" == uncertain("用户住在波士顿。")
+    assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
+    assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 
 
 @every_case(
-    ({}, "User lives in Boston.", "User lives in Boston (uncertain)."),
+    ({}, "User lives in Boston.", "User lives in Boston (perhaps no longer)."),
     ({"value": "波士顿", "statement": "用户住在波士顿。", "language": "zh"},
-     "用户住在波士顿。", "用户住在波士顿（不确定）。"),
+     "用户住在波士顿。", "用户住在波士顿（可能已不再如此）。"),
 )  # fmt: skip
 def test_a_profile_marks_a_doubtful_fact(given, certain, doubtful):
     profile = ProfileMemory()
@@ -253,8 +253,8 @@ def test_a_profile_marks_a_doubtful_fact(given, certain, doubtful):
 
 
 @every_case(
-    ("User lives in Boston.", "User lives in Boston. (uncertain)"),
-    ("用户住在波士顿。", "用户住在波士顿。（不确定）"),
+    ("User lives in Boston.", "User lives in Boston. (perhaps no longer)"),
+    ("用户住在波士顿。", "用户住在波士顿。（可能已不再如此）"),
 )
 def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text, line):
     certain = Fact(

@@ -1300,7 +1300,8 @@ BEGIN
                 SELECT m.memory_id, m.occurred_at AS at,
                        m.text || CASE  -- the mark of a doubtful fact
                            WHEN f.memory_id IS NULL OR m.value #> '{metadata,doubted_at}' IS NULL
-                           THEN '' WHEN m.text ~ '[一-鿿]' THEN '（不确定）' ELSE ' (uncertain)'
+                           THEN '' WHEN m.text ~ '[一-鿿]' THEN '（可能已不再如此）'
+                           ELSE ' (perhaps no longer)'
                        END AS text,
                        greatest(words_held(words, m.text),
                                 (SELECT 1 - min(e.embedding <=> p_query_embedding) FROM embeddings e

@@ -1,0 +1,161 @@
+"""Trains the weights that judge the lines of a block (shared_core.context.worth).
+
+    python -m benchmarks.train_shown [--embedder use e5] [--write]
+
+The conversations of benchmarks/data/typed and the chats of benchmarks/data/chats are told to the
+engine, and their questions asked, as benchmarks.shown does. Each line that is left of ten hits
+becomes a row for two logistic regressions with an L2 penalty on the standardised weights: whether
+it answers, and whether it tells only what was true before. Prints the figures of conversations left
+out of a fit. --write: puts the weights into shared_core/context/worth.v1.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import shared_core.context
+from benchmarks import typed
+from benchmarks.chats import DATA
+from benchmarks.shown import Asked, of_chats, of_typed
+from benchmarks.train_ranking import least
+from shared_core.context import shown_memory
+from shared_core.context.composition import matters, words_of
+from shared_core.context.worth import features
+
+WEIGHTS: Final = Path(shared_core.context.__file__).parent / "worth.v1.json"
+PENALTY: Final = 10.0
+FOLDS: Final = 10
+SURE: Final = (0.1, 0.2, 0.3, 0.4)
+LEAST: Final = (0.01, 0.02, 0.03, 0.05)
+
+Numbers = NDArray[np.float64]
+
+
+class Block(NamedTuple):
+    """The lines of a question: (N, F) features, and (N,) whether each answers, or is outdated."""
+
+    told: str
+    rows: Numbers
+    answers: Numbers
+    outdated: Numbers
+
+
+async def collected(embedder: str) -> tuple[list[str], list[Block]]:
+    """Return the names of the features, and the blocks of all questions."""
+    names: list[str] = []
+    blocks = []
+    for source in (of_chats([DATA / "chats"], embedder), of_typed(typed.DATA, embedder)):
+        async for asked in source:
+            memories = [*map(shown_memory, asked.hits)]
+            lines = [memories[place] for place in matters(asked.text, memories)]
+            words = [words_of(one.text) for one in lines]
+            found = features(asked.text, words_of(asked.text), lines, words)
+            if found:
+                names = [*found[0]]
+                blocks.append(_block(asked, [one.text for one in lines], found))
+    return names, blocks
+
+
+def _block(asked: Asked, texts: list[str], found: list[dict[str, float]]) -> Block:
+    return Block(
+        told=asked.told,
+        rows=np.array([[*one.values()] for one in found]),
+        answers=np.array([asked.is_answer(one) for one in texts], float),
+        outdated=np.array([bool(asked.is_stale and asked.is_stale(one)) for one in texts], float),
+    )
+
+
+def fit(rows: Numbers, right: Numbers) -> Numbers:
+    """Return F weights, and a constant, of the least loss."""
+    mean, deviation = rows.mean(0), rows.std(0) + 1e-9
+    scaled = np.c_[(rows - mean) / deviation, np.ones(len(rows))]
+    penalty = np.array([PENALTY] * rows.shape[1] + [0.0])
+
+    def derivatives(given: Numbers) -> tuple[float, Any, Any]:
+        scores = scaled @ given
+        chance = 1 / (1 + np.exp(-scores))
+        loss = float(np.logaddexp(0, scores).sum() - right @ scores + penalty @ given**2 / 2)
+        slope = scaled.T @ (chance - right) + penalty * given
+        curve = (scaled.T * (chance * (1 - chance))) @ scaled + np.diag(penalty + 1e-9)
+        return loss, slope, curve
+
+    found = least(derivatives, scaled.shape[1])
+    weights = found[:-1] / deviation
+    fitted: Numbers = np.r_[weights, found[-1] - weights @ mean]
+    return fitted
+
+
+def chances(weights: Numbers, rows: Numbers) -> Numbers:
+    """Return the chance of each row, (N,)."""
+    found: Numbers = 1 / (1 + np.exp(-(rows @ weights[:-1] + weights[-1])))
+    return found
+
+
+def left_out(blocks: list[Block]) -> dict[str, float]:
+    """Return the figures of blocks that are judged by a fit without their conversation."""
+    told = {name: place % FOLDS for place, name in enumerate(dict.fromkeys(b.told for b in blocks))}
+    answers, outdated = [], []
+    for fold in range(FOLDS):
+        rest = [one for one in blocks if told[one.told] != fold]
+        rows = np.concatenate([one.rows for one in rest])
+        fits = [
+            fit(rows, np.concatenate([getattr(one, name) for one in rest]))
+            for name in ("answers", "outdated")
+        ]
+        for one in blocks:
+            if told[one.told] == fold:
+                answers.append((chances(fits[0], one.rows), one))
+                outdated.append((chances(fits[1], one.rows), one))
+    figures = {}
+    for sure in SURE:
+        lines = [(found > sure, one) for found, one in outdated]
+        for name in ("outdated", "answers"):
+            marked = sum(float(getattr(one, name)[flags].sum()) for flags, one in lines)
+            figures[f"marked_{name}_{sure}"] = marked / sum(
+                float(getattr(one, name).sum()) for _, one in lines
+            )
+    for chance in LEAST:
+        kept = [(found >= chance, one) for found, one in answers]
+        figures[f"lines_{chance}"] = sum(int(flags.sum()) for flags, _ in kept) / len(kept)
+        figures[f"answered_{chance}"] = sum(
+            bool(one.answers[flags].any()) for flags, one in kept
+        ) / sum(bool(one.answers.any()) for _, one in kept)
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Trains the weights that judge lines of a block.")
+    parser.add_argument("--embedder", nargs="+", default=["use", "e5"])
+    parser.add_argument("--write", action="store_true", help="put the weights into the project")
+    given = parser.parse_args()
+    names: list[str] = []
+    blocks: list[Block] = []
+    for embedder in given.embedder:
+        names, found = asyncio.run(collected(embedder))
+        blocks += found
+    print(json.dumps({"questions": len(blocks)} | left_out(blocks)))
+    rows = np.concatenate([one.rows for one in blocks])
+    weights = {
+        name: dict(
+            zip(
+                [*names, "constant"],
+                fit(rows, np.concatenate([getattr(one, name) for one in blocks])).round(4).tolist(),
+                strict=True,
+            )
+        )
+        for name in ("answers", "outdated")
+    }
+    if given.write:
+        trained = {"trained_by": "python -m benchmarks.train_shown", "questions": len(blocks)}
+        WEIGHTS.write_text(json.dumps(trained | weights, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What a model is shown of a memory on a real engine, with the doubts that a later turn raises."""
+
+from shared_core.context import composed, shown_memory
+from shared_core.nlp.uncertainty import MARKS
+
+
+async def lines(ann, question):
+    return [
+        one.text for one in composed(question, [*map(shown_memory, await ann.recall(question))])
+    ]
+
+
+async def test_a_turn_that_a_later_one_overtakes_is_marked(ann_by_clock):
+    """In passing, so that no rule notices the change."""
+    question, before = "我在哪儿上班？", "我以前在哪儿上班？"
+    await ann_by_clock.say(0, "我在面包店上夜班", thread="1")
+    assert ["我在面包店上夜班"] == await lines(ann_by_clock, question)
+    await ann_by_clock.say(40, "自从去了邮局上班，终于能睡觉了", thread="2")
+    ann_by_clock.clock.day = 200
+    told = "自从去了邮局上班，终于能睡觉了"
+    assert [told, f"我在面包店上夜班{MARKS['zh']}"] == await lines(ann_by_clock, question)
+    assert {told, "我在面包店上夜班"} == {*await lines(ann_by_clock, before)}
+
+
+async def test_a_fact_that_holds_is_not_marked(ann_by_clock):
+    await ann_by_clock.say(0, "I play the cello.", thread="1")
+    await ann_by_clock.say(40, "my cello needs new strings", thread="2")
+    ann_by_clock.clock.day = 200
+    shown = await lines(ann_by_clock, "What do I play?")
+    assert ["User plays the cello.", "my cello needs new strings"] == shown
+
+
+async def test_what_hardly_answers_is_left_out_beyond_the_first_lines(ann_by_clock):
+    words = ["I take the tram to the office", "the tram is late again", "a new tram line opens",
+             "my sister paints boats", "the tap drips", "blue paint is sold out"]  # fmt: skip
+    for day, text in enumerate(words):
+        await ann_by_clock.say(day, text, thread=str(day))
+    shown = await lines(ann_by_clock, "How do I get to the office?")
+    assert 3 <= len(shown) < len(words) and "I take the tram to the office" == shown[0]
