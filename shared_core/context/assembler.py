@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count as count_from
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +20,7 @@ from shared_core.context.candidates import (
 )
 from shared_core.context.composition import ShownMemory, memory_label
 from shared_core.context.packing import DEFAULT_SHARES, counted, packed
-from shared_core.context.window import ContextItem, ContextWindow, Layout
+from shared_core.context.window import ContextItem, ContextWindow, DroppedItem, Layout
 from shared_core.core.delimiters import HEAD, TAIL, Section, line
 from shared_core.core.domain import Event, Hit, Memory
 from shared_core.core.namespaces import clean_text
@@ -163,6 +164,7 @@ class ContextAssembler:
         summary: str | None = None,
         summarised: Sequence[str] = (),
         history: Sequence[Event] | CountedTurns = (),
+        left_out: Sequence[tuple[Hit, str]] = (),
     ) -> ContextWindow:
         """Return a window of at most max_tokens, all delimiters included.
 
@@ -179,6 +181,8 @@ class ContextAssembler:
             summarised: Event ids of the turns that summary covers.
             history: Turns in any order; turns of the same time keep their order. The newest are
                 kept, and shown oldest first.
+            left_out: Hits that are not worth showing, each with the reason. They are in
+                ContextWindow.dropped.
 
         Raises:
             InvalidInput: The system prompt and the query alone do not fit.
@@ -211,7 +215,7 @@ class ContextAssembler:
         ]  # fmt: skip
         for entry in candidates:
             entry.is_best = best is not None and entry.item.source == str(best.memory.memory_id)
-        return packed(
+        window = packed(
             candidates,
             required,
             max_tokens=self.max_tokens,
@@ -219,6 +223,13 @@ class ContextAssembler:
             count=self.count,
             cut=self.cut,
         )
+        numbers = {"facts": count_from(len(facts) + 1), "memories": count_from(len(memories) + 1)}
+        others = []
+        for hit, reason in left_out:
+            section: Section = "facts" if hit.memory.kind == "semantic" else "memories"
+            item = memory_of(section, next(numbers[section]), hit).item
+            others.append(DroppedItem(item=item, reason=reason))
+        return replace(window, dropped=(*window.dropped, *others)) if others else window
 
     def counted(self, history: Sequence[Event]) -> CountedTurns:
         """Return turns for assemble(history=...), counted as far as they might fit.

@@ -33,6 +33,10 @@ OUTDATED: Final = 0.5
 """Chance that a turn tells what held before, from which on it is marked."""
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
+ENDED: Final = "has ended"
+TELLS_NOTHING: Final = "only asks, agrees or repeats"
+TOLD: Final = "told by other items"
+SAID_AGAIN: Final = "said again"
 _SAYS_NOTHING: Final = frozenset(
     (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
 )
@@ -153,87 +157,120 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
 
 
 def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
-    """Return the places of the memories that tell each matter once, in their order.
+    """Return the places of the memories that tell each matter once, in their order."""
+    not_shown = left_out(question, found)
+    return [place for place in range(len(found)) if place not in not_shown]
 
-    It leaves out what has ended, unless the question asks about the past; what the user only asked;
-    what an agent said without answering the question; a turn that tells no more than the facts
-    drawn from it; a fact or a turn in the words of a better one; and a summary of a session of
-    which another line tells.
+
+def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
+    """Return the places of memories that are not worth showing, each with the reason.
+
+    That is what has ended, unless the question asks about the past; what the user only asked; what
+    an agent said without answering the question; a turn that tells no more than the facts drawn
+    from it; a fact or a turn in the words of a better one; and a summary of a session of which
+    another line tells.
     """
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
     from shared_core.recall.supersession import asks_how_it_was
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
-    kept = [
-        (place, one)
-        for place, one in enumerate(found)
-        if (is_past or one.ended < 1)
-        and (one.kind != "episodic" or _tells(one, asked, _drawn_from(one, found)))
-    ]
-    told = {event for _, one in kept if one.kind != "summary" for event in one.source_event_ids}
-    places: list[int] = []
-    for place, one in kept:
-        if one.kind == "summary" and (one.ended > 0 or not told.isdisjoint(one.source_event_ids)):
-            continue
-        if one.kind == "episodic" and (facts := _drawn_from(one, [other for _, other in kept])):
-            answers_when = is_when and tells_when(one.text)
-            if not answers_when and not _tells_more(one.text, facts):
-                continue
-        # A turn does not say that it still holds, so it stands for no fact but its own.
-        rivals = (
-            line
-            for line in map(found.__getitem__, places)
-            if line.is_fact or not one.is_fact or _share_a_turn(line, one)
-        )
-        if not any(_says_same(one.text, rival.text) for rival in rivals):
-            places.append(place)
-    return places
+    reasons: dict[int, str] = {}
+    read = [_Read.of(place, one) for place, one in enumerate(found)]
+    for one in read:
+        if not is_past and one.memory.ended >= 1:
+            reasons[one.place] = ENDED
+        elif one.memory.kind == "episodic" and not _tells(one, asked, _drawn_from(one, read)):
+            reasons[one.place] = TELLS_NOTHING
+    kept = [one for one in read if one.place not in reasons]
+    told = frozenset().union(*(one.turns for one in kept if one.memory.kind != "summary"))
+    shown: list[_Read] = []
+    for one in kept:
+        if one.memory.kind == "summary":
+            is_told = one.memory.ended > 0 or not told.isdisjoint(one.turns)
+        else:
+            is_told = _gives_way(one, kept, is_when and tells_when(one.memory.text))
+        if is_told:
+            reasons[one.place] = TOLD
+        elif any(_says_same(one, rival) for rival in shown if _may_replace(rival, one)):
+            reasons[one.place] = SAID_AGAIN
+        else:
+            shown.append(one)
+    return reasons
 
 
-def _tells(turn: ShownMemory, asked: set[str], facts: Sequence[ShownMemory]) -> bool:
+class _Read(NamedTuple):
+    """A memory found, with its words and the turns that it is or was drawn from."""
+
+    place: int
+    memory: ShownMemory
+    words: frozenset[str]
+    turns: frozenset[str]
+
+    @classmethod
+    def of(cls, place: int, memory: ShownMemory) -> _Read:
+        return cls(place, memory, words_of(memory.text), frozenset(memory.source_event_ids))
+
+
+def _gives_way(turn: _Read, found: Sequence[_Read], answers_when: bool) -> bool:
+    """Return whether the facts drawn from a turn tell all of it."""
+    if turn.memory.kind != "episodic" or answers_when:
+        return False
+    facts = _drawn_from(turn, found)
+    return bool(facts) and not _tells_more(turn, facts)
+
+
+def _may_replace(rival: _Read, one: _Read) -> bool:
+    """Return whether a memory may be left out for another in the same words.
+
+    A turn does not say that it still holds, so it replaces no fact but its own.
+    """
+    is_own = not rival.turns.isdisjoint(one.turns)
+    return rival.memory.is_fact or not one.memory.is_fact or is_own
+
+
+def _tells(turn: _Read, asked: frozenset[str], facts: Sequence[_Read]) -> bool:
     """Return whether a turn tells something, given the facts drawn from it."""
+    text, words = turn.memory.text, turn.words
     if facts:
         return True
-    if is_small_talk(turn.text):
+    if is_small_talk(text):
         return False
-    if all(one.endswith(("?", "？")) for one in sentences(turn.text)):
+    if all(one.endswith(("?", "？")) for one in sentences(text)):
         return False
-    words = words_of(turn.text)
-    return not turn.by_agent or (len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC)
+    answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
+    return answers or not turn.memory.by_agent
 
 
-def _tells_more(turn: str, facts: Sequence[ShownMemory]) -> bool:
+def _tells_more(turn: _Read, facts: Sequence[_Read]) -> bool:
     """Return whether a turn tells what the facts drawn from it do not.
 
     That is several words, a number, a whole part of the sentence, or what is joined to a part: soy
     in "peanuts and soy" and 芒果 in 对花生和芒果过敏, beside a fact about peanuts.
     """
-    known = set().union(*(words_of(fact.text) for fact in facts))
-    more = words_of(turn) - known
+    more = turn.words.difference(*(fact.words for fact in facts))
     if len(more) >= TELLS_MORE or _numbers(more):
         return True
-    parts = [(part, words_of(part)) for part in _BETWEEN_PARTS.split(turn)]
+    text = turn.memory.text
+    parts = [(part, words_of(part)) for part in _BETWEEN_PARTS.split(text)]
     if any(words and words <= more and not is_small_talk(part) for part, words in parts):
         return True
-    return any(_opening(part) & more for part in _JOINT.split(turn)[1:])
+    return any(_opening(part) & more for part in _JOINT.split(text)[1:])
 
 
-def _opening(part: str) -> set[str]:
+def _opening(part: str) -> frozenset[str]:
     """Return the first word that speaks of something; in Chinese the first two characters."""
     found = map(words_of, _WORD_OR_PAIR.findall(part))
-    return next(filter(None, found), set())
+    return next(filter(None, found), frozenset())
 
 
-def _says_same(text: str, other: str) -> bool:
-    """Return whether another text holds most words of a text, all its numbers, and its denial."""
-    words, known = words_of(text), words_of(other)
-    shared = words & known
+def _says_same(one: _Read, other: _Read) -> bool:
+    """Return whether another holds most words of a memory, all its numbers, and its denial."""
     return (
-        bool(words)
-        and len(shared) >= SAME_WORDS * len(words)
-        and _numbers(words) <= known
-        and _denies(text) == _denies(other)
+        bool(one.words)
+        and len(one.words & other.words) >= SAME_WORDS * len(one.words)
+        and _numbers(one.words) <= other.words
+        and _denies(one.memory.text) == _denies(other.memory.text)
     )
 
 
@@ -241,20 +278,16 @@ def _denies(text: str) -> bool:
     return _DENIAL.search(text) is not None
 
 
-def _numbers(words: set[str]) -> set[str]:
-    return {one for one in words if one in _CHINESE_NUMBERS or any(map(str.isdigit, one))}
+def _numbers(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(one for one in words if one in _CHINESE_NUMBERS or any(map(str.isdigit, one)))
 
 
-def _drawn_from(turn: ShownMemory, found: Iterable[ShownMemory]) -> list[ShownMemory]:
+def _drawn_from(turn: _Read, found: Iterable[_Read]) -> list[_Read]:
     """Return the facts that rest on a turn."""
-    return [one for one in found if one.is_fact and _share_a_turn(turn, one)]
+    return [one for one in found if one.memory.is_fact and not one.turns.isdisjoint(turn.turns)]
 
 
-def _share_a_turn(one: ShownMemory, other: ShownMemory) -> bool:
-    return not {*one.source_event_ids}.isdisjoint(other.source_event_ids)
-
-
-def words_of(text: str) -> set[str]:
+def words_of(text: str) -> frozenset[str]:
     """Return what a text speaks of: words, and single characters of Chinese."""
     plain = HAN_CHARACTER.sub(" ", text)
-    return {*search_terms(plain), *HAN_CHARACTER.findall(text)} - _SAYS_NOTHING
+    return frozenset((*search_terms(plain), *HAN_CHARACTER.findall(text))) - _SAYS_NOTHING

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from shared_core.context.assembler import ContextAssembler, CountedTurns
+from shared_core.context.composition import left_out, shown_memory
 from shared_core.context.window import ContextWindow
 from shared_core.core.domain import AsOf, Event, Hit, Memory, Scope, ThreadId
 from shared_core.core.namespaces import check_label, scope_path
@@ -52,7 +53,8 @@ async def context_window(
     """Return memories about a query and the last turns of a thread, within the budget.
 
     Facts: first those that answer the query, then the others that hold now. Memories: turns and
-    summaries of other threads, and of this one before the history shown. The query comes last.
+    summaries of other threads, and of this one before the history shown, each matter once
+    (composition.left_out()). The query comes last.
     Turns that a session log holds unredacted are shown redacted.
     """
     if not isinstance(assembler, ContextAssembler):
@@ -77,8 +79,10 @@ async def context_window(
         list_facts(storage, scope, FactQuery(now=now, as_of=as_of)),
         _profile(storage, scope, profile, as_of),
     )
-    facts = [hit for hit in hits if hit.memory.kind == "semantic"]
-    found = {hit.memory.memory_id for hit in facts}
+    reasons = left_out(query, [*map(shown_memory, hits)])
+    worth = [hit for place, hit in enumerate(hits) if place not in reasons]
+    facts = [hit for hit in worth if hit.memory.kind == "semantic"]
+    found = {hit.memory.memory_id for hit in hits if hit.memory.kind == "semantic"}
     return assembler.assemble(
         system_prompt=system_prompt,
         query=query,
@@ -90,13 +94,14 @@ async def context_window(
         ],
         memories=[
             hit
-            for hit in hits
+            for hit in worth
             if hit.memory.kind != "semantic"
             and (summary is None or hit.memory.memory_id != summary.memory_id)
         ],
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
         history=counted,
+        left_out=[(hits[place], reason) for place, reason in reasons.items()],
     )
 
 

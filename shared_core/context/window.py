@@ -99,7 +99,8 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedItem:
-    """A dropped item. reason: "over budget", "duplicate of m3" or "no text".
+    """A dropped item. reason: "over budget", "duplicate of m3", "no text", or why it is not worth
+    showing: "has ended", "only asks, agrees or repeats", "told by other items", "said again".
 
     A summary is a duplicate if shown turns say all of it; the reason names the last of them.
     """

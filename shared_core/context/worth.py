@@ -44,7 +44,10 @@ class Worth(NamedTuple):
 
 
 def worths(
-    question: str, asked: set[str], lines: Sequence[JudgedLine], words: Sequence[set[str]]
+    question: str,
+    asked: frozenset[str],
+    lines: Sequence[JudgedLine],
+    words: Sequence[frozenset[str]],
 ) -> list[Worth]:
     """Return the worth of lines that recall found, best first.
 
@@ -65,7 +68,10 @@ def _has_rival(row: Mapping[str, float]) -> bool:
 
 
 def features(
-    question: str, asked: set[str], lines: Sequence[JudgedLine], words: Sequence[set[str]]
+    question: str,
+    asked: frozenset[str],
+    lines: Sequence[JudgedLine],
+    words: Sequence[frozenset[str]],
 ) -> list[dict[str, float]]:
     """Return the features of lines, by name."""
     from shared_core.recall.ranking import relevance_of  # deferred: it imports numpy
@@ -112,7 +118,7 @@ def features(
     return rows
 
 
-def _share(words: set[str], others: set[str]) -> float:
+def _share(words: frozenset[str], others: frozenset[str]) -> float:
     return len(words & others) / len(words) if words else 0.0
 
 

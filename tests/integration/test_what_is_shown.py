@@ -37,3 +37,18 @@ async def test_what_hardly_answers_is_left_out_beyond_the_first_lines(ann_by_clo
         await ann_by_clock.say(day, text, thread=str(day))
     shown = await lines(ann_by_clock, "How do I get to the office?")
     assert 3 <= len(shown) < len(words) and "I take the tram to the office" == shown[0]
+
+
+async def test_a_window_tells_each_matter_once_and_says_what_it_left_out(ann_by_clock):
+    await ann_by_clock.say(0, "I live in Porto.", "Where is the tram?", thread="1")
+    await ann_by_clock.say(10, "I moved to Rome.", thread="2")
+    ann_by_clock.clock.day = 20
+    memory, scope = ann_by_clock.memory, ann_by_clock.scope
+    window = await memory.context_window(scope, "3", "Where do I live?")
+    assert ["User lives in Rome."] == [item.text for item in window.section("facts")]
+    assert () == window.section("memories")
+    reasons = {one.item.text: one.reason for one in window.dropped}
+    assert ("has ended", "told by other items", "only asks, agrees or repeats") == tuple(
+        reasons[text] for text in ("I live in Porto.", "I moved to Rome.", "Where is the tram?")
+    )
+    assert all(one.item.ref[0] in "fm" for one in window.dropped)

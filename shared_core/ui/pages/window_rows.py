@@ -11,6 +11,7 @@ from uuid import uuid4
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from shared_core.context.composition import ENDED, SAID_AGAIN, TELLS_NOTHING, TOLD
 from shared_core.context.window import ContextItem, ContextWindow, DroppedItem
 from shared_core.core.delimiters import READING_ORDER, Section
 from shared_core.core.domain import Scope
@@ -180,12 +181,20 @@ def _about(view: PageView, item: ContextItem) -> Sequence[str]:
     return about
 
 
+_REASONS: Final = {
+    "over budget": ("no room is left in the budget", "预算已用完"),
+    "no text": ("it has no text", "没有文本"),
+    ENDED: ("it has ended", "已经结束"),
+    TELLS_NOTHING: ("it only asks, agrees or repeats", "只是提问、附和或重复"),
+    TOLD: ("other items tell it", "其他条目已说明"),
+    SAID_AGAIN: ("a better item says it", "更合适的条目已说过"),
+}
+
+
 def _why_not(view: PageView, one: DroppedItem) -> str:
     reason = one.reason
-    if reason == "over budget":
-        reason = view.t("no room is left in the budget", "预算已用完")
-    elif reason == "no text":
-        reason = view.t("it has no text", "没有文本")
+    if reason in _REASONS:
+        reason = view.t(*_REASONS[reason])
     elif reason.startswith("duplicate of "):
         other = reason.removeprefix("duplicate of ")
         reason = view.t(f"says the same as {other}", f"与 {other} 内容相同")
