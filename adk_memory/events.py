@@ -15,7 +15,8 @@ from pydantic_core import to_jsonable_python
 
 from adk_memory.options import OWN, IngestOptions
 from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
-from shared_core.core import MemoryKind, Role, Scope, shown, to_json
+from shared_core.context import ShownKind, shown_kind
+from shared_core.core import Role, Scope, shown, to_json
 from shared_core.nlp import shown_text
 
 FROM_USER = "user"
@@ -35,7 +36,7 @@ class RecalledEntry(MemoryEntry):
     """
 
     source_event_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
-    kind: MemoryKind | None = Field(default=None, exclude=True, repr=False)
+    kind: ShownKind | None = Field(default=None, exclude=True, repr=False)
     parts: Mapping[str, float] = Field(default_factory=dict, exclude=True, repr=False)
 
 
@@ -198,7 +199,7 @@ def to_memory_entry(
     kept = words.pop(OWN, {})
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
-        kind=memory.kind,
+        kind=shown_kind(memory),
         parts=parts,
         content=_content(memory, text),
         id=public_id(memory, scope),
@@ -224,7 +225,7 @@ def to_turn_entry(
         timestamp = memory.occurred_at.astimezone().replace(tzinfo=None).isoformat()
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
-        kind=memory.kind,
+        kind=shown_kind(memory),
         parts=parts,
         content=_content(memory, text),
         id=entry_id,

@@ -1,10 +1,12 @@
 from .assembler import ContextAssembler as ContextAssembler, memory_block as memory_block
 from .composition import (
+    ShownKind as ShownKind,
     ShownMemory as ShownMemory,
     asks_nothing as asks_nothing,
     check_place as check_place,
     composed as composed,
     memory_label as memory_label,
+    shown_kind as shown_kind,
     shown_memory as shown_memory,
 )
 from .window import ContextItem as ContextItem, ContextWindow as ContextWindow

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from shared_core.context.worth import worths
-from shared_core.core.domain import Hit, MemoryKind
+from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
@@ -55,6 +55,11 @@ _JOINT: Final = re.compile(r"\b(?:and|or)\b|以及|还有|[和跟、]", re.IGNOR
 _WORD_OR_PAIR: Final = re.compile(f"[{HAN}]{{2}}|\\w+")
 
 
+ShownKind: TypeAlias = MemoryKind | Literal["statement"]
+"""A statement is what a model read out of several turns about one matter: no fact of a slot, so no
+later value ends it."""
+
+
 class ShownMemory(NamedTuple):
     """A memory to show.
 
@@ -67,7 +72,7 @@ class ShownMemory(NamedTuple):
 
     about: str
     text: str
-    kind: MemoryKind | None = None
+    kind: ShownKind | None = None
     source_event_ids: tuple[str, ...] = ()
     said_at: datetime | None = None
     parts: Mapping[str, float] = MappingProxyType({})
@@ -125,14 +130,20 @@ def memory_label(
     return ", ".join(part for part in (day, speaker) if part)
 
 
+def shown_kind(memory: Memory) -> ShownKind:
+    """Return the kind of a memory, with statements apart from facts."""
+    metadata = memory.value.get("metadata")
+    is_statement = isinstance(metadata, Mapping) and metadata.get("statement")
+    return "statement" if is_statement else memory.kind
+
+
 def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
     """Return a hit as it is shown. now: as for memory_label()."""
     memory, text = hit.memory, shown_text(hit.memory)
-    is_fact = memory.kind == "semantic"
+    kind = shown_kind(memory)
+    is_fact = kind == "semantic"
     about = memory_label(text, memory.occurred_at, memory.author, is_fact=is_fact, now=now)
-    return ShownMemory(
-        about, text, memory.kind, memory.source_event_ids, memory.occurred_at, hit.parts
-    )
+    return ShownMemory(about, text, kind, memory.source_event_ids, memory.occurred_at, hit.parts)
 
 
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
@@ -149,7 +160,7 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     may_be_past = asks_how_it_was(question)
     return [
         one._replace(text=uncertain(one.text))
-        if one.kind == "episodic" and not may_be_past and worth.outdated > OUTDATED
+        if one.kind in ("episodic", "statement") and not may_be_past and worth.outdated > OUTDATED
         else one
         for place, (one, worth) in enumerate(zip(lines, judged, strict=True))
         if place < ALWAYS or not one.parts or worth.answers >= LEAST_CHANCE
@@ -167,8 +178,8 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
 
     That is what has ended, unless the question asks about the past; what the user only asked; what
     an agent said without answering the question; a turn that tells no more than the facts drawn
-    from it; a fact or a turn in the words of a better one; and a summary of a session of which
-    another line tells.
+    from it; a fact or a turn in the words of a better one; a statement beside its turns; and a
+    summary of a session of which another line tells.
     """
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
     from shared_core.recall.supersession import asks_how_it_was
@@ -183,13 +194,20 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
         elif one.memory.kind == "episodic" and not _tells(one, asked, _drawn_from(one, read)):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
-    told = frozenset().union(*(one.turns for one in kept if one.memory.kind != "summary"))
+    told: frozenset[str] = frozenset().union(
+        *(one.turns for one in kept if one.memory.kind != "summary")
+    )
+    said = [one for one in kept if one.memory.kind == "episodic"]
     shown: list[_Read] = []
     for one in kept:
         if one.memory.kind == "summary":
             is_told = one.memory.ended > 0 or not told.isdisjoint(one.turns)
+        elif one.memory.kind == "statement":
+            beside = any(not turn.turns.isdisjoint(one.turns) for turn in said)
+            is_told = beside or _gives_way(one, kept)
         else:
-            is_told = _gives_way(one, kept, is_when and tells_when(one.memory.text))
+            answers_when = is_when and tells_when(one.memory.text)
+            is_told = one.memory.kind == "episodic" and not answers_when and _gives_way(one, kept)
         if is_told:
             reasons[one.place] = TOLD
         elif any(_says_same(one, rival) for rival in shown if _may_replace(rival, one)):
@@ -212,10 +230,8 @@ class _Read(NamedTuple):
         return cls(place, memory, words_of(memory.text), frozenset(memory.source_event_ids))
 
 
-def _gives_way(turn: _Read, found: Sequence[_Read], answers_when: bool) -> bool:
+def _gives_way(turn: _Read, found: Sequence[_Read]) -> bool:
     """Return whether the facts drawn from a turn tell all of it."""
-    if turn.memory.kind != "episodic" or answers_when:
-        return False
     facts = _drawn_from(turn, found)
     return bool(facts) and not _tells_more(turn, facts)
 

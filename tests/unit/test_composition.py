@@ -15,6 +15,10 @@ def fact(text: str, *turns: str, **parts: float) -> ShownMemory:
     return ShownMemory("", text, "semantic", turns, parts=parts)
 
 
+def statement(text: str, *turns: str, **parts: float) -> ShownMemory:
+    return ShownMemory("", text, "statement", turns, parts=parts)
+
+
 def summary(text: str, *turns: str, **parts: float) -> ShownMemory:
     return ShownMemory("", text, "summary", turns, parts=parts)
 
@@ -39,6 +43,17 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Where do I live?", [LIVES, summary("They talk about Lisbon and trams.", "1", "2")], [0]),
     ("Where do I live?", [LIVES, summary("They talk about old trams.", "3", "4")], [0, 1]),
     ("Where do I live?", [summary("They talk about old trams.", "3", ended=0.5)], []),
+    # A statement of several turns: not beside one of them, nor with facts that tell all of it.
+    ("Lisbon?", [statement("The user moved to Lisbon.", "1", "2"), MOVED], [1]),
+    ("Lisbon?", [statement("The user lives in Lisbon.", "1", "2"), LIVES], [1]),
+    (
+        "Lisbon?",
+        [
+            statement("In May the user rode the yellow trams of Lisbon with a brass band.", "1"),
+            LIVES,
+        ],
+        [0, 1],
+    ),
     # What has ended, which a question about the past still asks for.
     ("Where do I live?", [said("I live in Porto.", "1", ended=1.0), fact("x", "2")], [1]),
     ("Where did I live before?", [said("I live in Porto.", "1", ended=1.0)], [0]),
