@@ -187,7 +187,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
     reasons: dict[int, str] = {}
-    read = [_Read.of(place, one) for place, one in enumerate(found)]
+    read = [_FoundLine.of(place, one) for place, one in enumerate(found)]
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
@@ -198,16 +198,17 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
         *(one.turns for one in kept if one.memory.kind != "summary")
     )
     said = [one for one in kept if one.memory.kind == "episodic"]
-    shown: list[_Read] = []
+    shown: list[_FoundLine] = []
     for one in kept:
         if one.memory.kind == "summary":
             is_told = one.memory.ended > 0 or not told.isdisjoint(one.turns)
         elif one.memory.kind == "statement":
             beside = any(not turn.turns.isdisjoint(one.turns) for turn in said)
-            is_told = beside or _gives_way(one, kept)
+            is_told = beside or _gives_way(one, kept, asked)
         else:
             answers_when = is_when and tells_when(one.memory.text)
-            is_told = one.memory.kind == "episodic" and not answers_when and _gives_way(one, kept)
+            may_be_told = one.memory.kind == "episodic" and not answers_when
+            is_told = may_be_told and _gives_way(one, kept, asked)
         if is_told:
             reasons[one.place] = TOLD
         elif any(_says_same(one, rival) for rival in shown if _may_replace(rival, one)):
@@ -217,7 +218,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     return reasons
 
 
-class _Read(NamedTuple):
+class _FoundLine(NamedTuple):
     """A memory found, with its words and the turns that it is or was drawn from."""
 
     place: int
@@ -226,17 +227,19 @@ class _Read(NamedTuple):
     turns: frozenset[str]
 
     @classmethod
-    def of(cls, place: int, memory: ShownMemory) -> _Read:
+    def of(cls, place: int, memory: ShownMemory) -> _FoundLine:
         return cls(place, memory, words_of(memory.text), frozenset(memory.source_event_ids))
 
 
-def _gives_way(turn: _Read, found: Sequence[_Read]) -> bool:
-    """Return whether the facts drawn from a turn tell all of it."""
+def _gives_way(turn: _FoundLine, found: Sequence[_FoundLine], asked: frozenset[str]) -> bool:
+    """Return whether the facts drawn from a turn tell all of it, and all that it has of what is
+    asked."""
     facts = _drawn_from(turn, found)
-    return bool(facts) and not _tells_more(turn, facts)
+    known: frozenset[str] = frozenset().union(*(fact.words for fact in facts))
+    return bool(facts) and asked & turn.words <= known and not _tells_more(turn, known)
 
 
-def _may_replace(rival: _Read, one: _Read) -> bool:
+def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     """Return whether a memory may be left out for another in the same words.
 
     A turn does not say that it still holds, so it replaces no fact but its own.
@@ -245,7 +248,7 @@ def _may_replace(rival: _Read, one: _Read) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _Read, asked: frozenset[str], facts: Sequence[_Read]) -> bool:
+def _tells(turn: _FoundLine, asked: frozenset[str], facts: Sequence[_FoundLine]) -> bool:
     """Return whether a turn tells something, given the facts drawn from it."""
     text, words = turn.memory.text, turn.words
     if facts:
@@ -258,13 +261,13 @@ def _tells(turn: _Read, asked: frozenset[str], facts: Sequence[_Read]) -> bool:
     return answers or not turn.memory.by_agent
 
 
-def _tells_more(turn: _Read, facts: Sequence[_Read]) -> bool:
-    """Return whether a turn tells what the facts drawn from it do not.
+def _tells_more(turn: _FoundLine, known: frozenset[str]) -> bool:
+    """Return whether a turn tells what the words of the facts drawn from it do not.
 
     That is several words, a number, a whole part of the sentence, or what is joined to a part: soy
     in "peanuts and soy" and 芒果 in 对花生和芒果过敏, beside a fact about peanuts.
     """
-    more = turn.words.difference(*(fact.words for fact in facts))
+    more = turn.words - known
     if len(more) >= TELLS_MORE or _numbers(more):
         return True
     text = turn.memory.text
@@ -280,7 +283,7 @@ def _opening(part: str) -> frozenset[str]:
     return next(filter(None, found), frozenset())
 
 
-def _says_same(one: _Read, other: _Read) -> bool:
+def _says_same(one: _FoundLine, other: _FoundLine) -> bool:
     """Return whether another holds most words of a memory, all its numbers, and its denial."""
     return (
         bool(one.words)
@@ -298,7 +301,7 @@ def _numbers(words: frozenset[str]) -> frozenset[str]:
     return frozenset(one for one in words if one in _CHINESE_NUMBERS or any(map(str.isdigit, one)))
 
 
-def _drawn_from(turn: _Read, found: Iterable[_Read]) -> list[_Read]:
+def _drawn_from(turn: _FoundLine, found: Iterable[_FoundLine]) -> list[_FoundLine]:
     """Return the facts that rest on a turn."""
     return [one for one in found if one.memory.is_fact and not one.turns.isdisjoint(turn.turns)]
 

@@ -38,6 +38,9 @@ LIVES = fact("User lives in Lisbon.", "1")
         [0, 1],
     ),
     ("When do I see the dentist?", [said("dentist on thursday", "1"), fact("dentist", "1")], [0]),
+    # What is asked is in the turn alone.
+    ("谁帮我记账？", [said("我弟弟阿泽帮我记账", "1"), fact("用户的兄弟叫阿泽。", "1")], [0, 1]),
+    ("我弟弟叫什么？", [said("我弟弟阿泽帮我记账", "1"), fact("用户的兄弟叫阿泽。", "1")], [1]),
     ("Whom do I see?", [said("dentist on thursday", "1"), fact("dentist", "1")], [1]),
     # A summary of what is told, and one of what no other line tells.
     ("Where do I live?", [LIVES, summary("They talk about Lisbon and trams.", "1", "2")], [0]),
