@@ -151,9 +151,10 @@ def _shown_memory(entry: MemoryEntry, text: str, now: datetime | None) -> ShownM
 def _moment(timestamp: str | None) -> datetime | None:
     """Return the time of an entry; None if a service of somebody else writes it in another way."""
     try:
-        return datetime.fromisoformat(timestamp or "")
+        found = datetime.fromisoformat(timestamp or "")
     except ValueError:
         return None
+    return found if found.tzinfo else found.astimezone()  # turns of ADK have local times
 
 
 def _is_user_message(content: types.Content) -> bool:

@@ -32,7 +32,7 @@ from shared_core.context.worth import features
 WEIGHTS: Final = Path(shared_core.context.__file__).parent / "worth.v1.json"
 PENALTY: Final = 10.0
 FOLDS: Final = 10
-SURE: Final = (0.1, 0.2, 0.3, 0.4)
+SURE: Final = (0.2, 0.3, 0.4, 0.5)
 LEAST: Final = (0.01, 0.02, 0.03, 0.05)
 
 Numbers = NDArray[np.float64]
@@ -98,7 +98,7 @@ def chances(weights: Numbers, rows: Numbers) -> Numbers:
     return found
 
 
-def left_out(blocks: list[Block]) -> dict[str, float]:
+def cross_validated(blocks: list[Block]) -> dict[str, float]:
     """Return the figures of blocks that are judged by a fit without their conversation."""
     told = {name: place % FOLDS for place, name in enumerate(dict.fromkeys(b.told for b in blocks))}
     answers, outdated = [], []
@@ -140,7 +140,7 @@ def main() -> None:
     for embedder in given.embedder:
         names, found = asyncio.run(collected(embedder))
         blocks += found
-    print(json.dumps({"questions": len(blocks)} | left_out(blocks)))
+    print(json.dumps({"questions": len(blocks)} | cross_validated(blocks)))
     rows = np.concatenate([one.rows for one in blocks])
     weights = {
         name: dict(

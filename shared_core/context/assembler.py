@@ -224,8 +224,12 @@ class ContextAssembler:
             cut=self.cut,
         )
         numbers = {"facts": count_from(len(facts) + 1), "memories": count_from(len(memories) + 1)}
+        turns = {item.source: item.ref for item in window.section("history")}
         others = []
         for hit, reason in left_out:
+            if hit.memory.kind == "episodic" and hit.memory.source_event_ids:
+                shown_turn = turns.get(hit.memory.source_event_ids[0])
+                reason = f"duplicate of {shown_turn}" if shown_turn else reason
             section: Section = "facts" if hit.memory.kind == "semantic" else "memories"
             item = memory_of(section, next(numbers[section]), hit).item
             others.append(DroppedItem(item=item, reason=reason))

@@ -133,8 +133,10 @@ def memory_label(
 def shown_kind(memory: Memory) -> ShownKind:
     """Return the kind of a memory, with statements apart from facts."""
     metadata = memory.value.get("metadata")
-    is_statement = isinstance(metadata, Mapping) and metadata.get("statement")
-    return "statement" if is_statement else memory.kind
+    is_derived = memory.kind == "semantic" and memory.thread_id is not None
+    if is_derived and isinstance(metadata, Mapping) and metadata.get("statement") is True:
+        return "statement"
+    return memory.kind
 
 
 def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
@@ -163,7 +165,7 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
         if one.kind in ("episodic", "statement") and not may_be_past and worth.outdated > OUTDATED
         else one
         for place, (one, worth) in enumerate(zip(lines, judged, strict=True))
-        if place < ALWAYS or not one.parts or worth.answers >= LEAST_CHANCE
+        if place < ALWAYS or "similarity" not in one.parts or worth.answers >= LEAST_CHANCE
     ]
 
 
@@ -203,8 +205,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
         if one.memory.kind == "summary":
             is_told = one.memory.ended > 0 or not told.isdisjoint(one.turns)
         elif one.memory.kind == "statement":
-            beside = any(not turn.turns.isdisjoint(one.turns) for turn in said)
-            is_told = beside or _gives_way(one, kept, asked)
+            is_told = _is_beside(one, said, asked) or _gives_way(one, kept, asked)
         else:
             answers_when = is_when and tells_when(one.memory.text)
             may_be_told = one.memory.kind == "episodic" and not answers_when
@@ -237,6 +238,12 @@ def _gives_way(turn: _FoundLine, found: Sequence[_FoundLine], asked: frozenset[s
     facts = _drawn_from(turn, found)
     known: frozenset[str] = frozenset().union(*(fact.words for fact in facts))
     return bool(facts) and asked & turn.words <= known and not _tells_more(turn, known)
+
+
+def _is_beside(one: _FoundLine, others: Sequence[_FoundLine], asked: frozenset[str]) -> bool:
+    """Return whether others tell of a turn of a memory, and of all that it has of what is asked."""
+    near = [other.words for other in others if not other.turns.isdisjoint(one.turns)]
+    return bool(near) and asked & one.words <= frozenset().union(*near)
 
 
 def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
@@ -284,12 +291,24 @@ def _opening(part: str) -> frozenset[str]:
 
 
 def _says_same(one: _FoundLine, other: _FoundLine) -> bool:
-    """Return whether another holds most words of a memory, all its numbers, and its denial."""
+    """Return whether another holds most words of a memory, all its numbers, and its denial.
+
+    It must hold all words of a fact beside a fact, and of a later memory, where the one word that
+    differs is the news; and no later memory that tells of a change is the same.
+    """
+    from shared_core.recall.supersession import tells_change  # deferred: it imports numpy
+
+    mine, others = one.memory, other.memory
+    is_later = mine.said_at and others.said_at and mine.said_at > others.said_at
+    if is_later and tells_change(mine.text):
+        return False
+    if (is_later or (mine.is_fact and others.is_fact)) and not one.words <= other.words:
+        return False
     return (
         bool(one.words)
         and len(one.words & other.words) >= SAME_WORDS * len(one.words)
         and _numbers(one.words) <= other.words
-        and _denies(one.memory.text) == _denies(other.memory.text)
+        and _denies(mine.text) == _denies(others.text)
     )
 
 

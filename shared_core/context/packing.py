@@ -190,17 +190,19 @@ def packed(
 ) -> ContextWindow:
     """Return a window with all required items and the candidates that fit, best first.
 
-    The best candidate is shown whenever it fits beside the required items alone, so that a larger
-    budget never hides it.
+    The best candidate is shown whole whenever it fits beside the required items alone, so that a
+    larger budget never hides or cuts it.
     """
     known, needed, costs = [*candidates], [*required], Costs(count)
     packing = _Packing(max_tokens, costs, layout, needed, known, cut=cut)
     packing.take(shares)
     best = next((entry for entry in known if entry.is_best and entry.item.text), None)
-    if best is not None and not packing.shows(best):
-        packing = _Packing(max_tokens, costs, layout, needed, known, cut=cut)
-        packing.take_first(best)
-        packing.take(shares)
+    if best is not None and not packing.shows_whole(best):
+        other = _Packing(max_tokens, costs, layout, needed, known, cut=cut)
+        other.take_first(best)
+        other.take(shares)
+        if other.shows_whole(best) or not packing.shows(best):
+            packing = other
     return packing.window()
 
 
@@ -285,6 +287,12 @@ class _Packing:
         if not any(other is entry for other in left):
             return True
         return self._duplicate_of(entry, self._known()) is not None
+
+    def shows_whole(self, entry: WindowCandidate) -> bool:
+        """Return whether a candidate is shown and not cut, or said by another item."""
+        if any(one is entry for one in self.taken):
+            return True
+        return any(one is entry for one in self.left[entry.item.section]) and self.shows(entry)
 
     def window(self) -> ContextWindow:
         """Return the window, without the last taken items if the whole prompt is too long."""

@@ -101,7 +101,11 @@ async def context_window(
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
         history=counted,
-        left_out=[(hits[place], reason) for place, reason in reasons.items()],
+        left_out=[
+            (hits[place], reason)
+            for place, reason in reasons.items()
+            if summary is None or hits[place].memory.memory_id != summary.memory_id
+        ],
     )
 
 

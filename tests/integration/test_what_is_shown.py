@@ -1,6 +1,11 @@
 """What a model is shown of a memory on a real engine, with the doubts that a later turn raises."""
 
-from shared_core.context import composed, shown_memory
+from datetime import timedelta
+
+from adk_memory.events import to_turn_entry
+from adk_memory.recall_block import recall_block
+from shared_core import NewMemory
+from shared_core.context import composed, shown_kind, shown_memory
 from shared_core.nlp.uncertainty import MARKS
 
 
@@ -52,3 +57,31 @@ async def test_a_window_tells_each_matter_once_and_says_what_it_left_out(ann_by_
         reasons[text] for text in ("I live in Porto.", "I moved to Rome.", "Where is the tram?")
     )
     assert all(one.item.ref[0] in "fm" for one in window.dropped)
+
+
+async def test_a_turn_that_a_window_shows_is_left_out_as_its_duplicate(ann_by_clock):
+    await ann_by_clock.say(0, "Where is the tram?", "I live in Porto.", thread="1")
+    memory, scope = ann_by_clock.memory, ann_by_clock.scope
+    window = await memory.context_window(scope, "1", "Where do I live?")
+    shown = {item.text: item.ref for item in window.section("history")}
+    reasons = {one.item.text: one.reason for one in window.dropped}
+    assert f"duplicate of {shown['Where is the tram?']}" == reasons["Where is the tram?"]
+
+
+async def test_turns_as_adk_gives_them_are_shown(ann_by_clock):
+    """Their times are local and have no offset."""
+    await ann_by_clock.say(0, "I live in Porto, near the old tram depot.", thread="1")
+    scope = ann_by_clock.scope
+    hits = await ann_by_clock.recall("Where do I live?", kinds=["episodic"])
+    entries = [to_turn_entry(hit.memory, scope, parts=hit.parts) for hit in hits]
+    now = hits[0].memory.occurred_at + timedelta(days=1)
+    block = recall_block(entries, frozenset(), 500, question="Where do I live?", now=now)
+    assert block and "near the old tram depot." in block
+
+
+async def test_metadata_of_a_caller_make_no_statement(ann_by_clock):
+    words = {"statement": "march.pdf"}
+    note = NewMemory(text="My bank statement says 300 euros.", metadata=words)
+    await ann_by_clock.memory.remember(ann_by_clock.scope, [note])
+    [hit] = await ann_by_clock.recall("What does my bank statement say?")
+    assert "semantic" == shown_kind(hit.memory)

@@ -75,6 +75,12 @@ LIVES = fact("User lives in Lisbon.", "1")
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
+    # One word of difference is the news of a fact beside a fact.
+    (
+        "School?",
+        [fact("Mia goes to school in Leeds.", "1"), fact("Zoe goes to school in Leeds.", "2")],
+        [0, 1],
+    ),
     # Another number, and a denial, are not the same.
     (
         "Rent?",
