@@ -3,6 +3,13 @@
 from playwright.sync_api import Page, expect
 
 
+def settled(page: Page, url: str) -> None:
+    """Open a page and wait until it has read what it shows."""
+    page.goto(url)
+    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator("main .q-spinner, main .q-skeleton")).to_have_count(0)
+
+
 def ask(page: Page, label: str) -> str:
     """Press the first button of an action, and return what it says it will do."""
     page.get_by_role("button", name=label, exact=True).first.click()

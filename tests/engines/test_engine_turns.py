@@ -372,6 +372,7 @@ async def log_step(both: Both, world: RandomLogs) -> None:
 
 @pytest.mark.parametrize("seed", range(4 if LONG else 1))
 async def test_any_course_of_logs_is_the_same(both, seed):
+    """Each call on `both` asserts that the engines answer and hold the same."""
     world = RandomLogs(seed, both.scope.app)
     for number in range(60):
         both.now = NOW + timedelta(seconds=number // 2)

@@ -165,7 +165,8 @@ def test_any_answer_is_read_or_refused(text):
     except Unreadable:
         return
     for name, model in EXTRACTION.items():
-        read_items(reading.value.get(name), model, 10)
+        items, *_ = read_items(reading.value.get(name), model, 10)
+        assert all(isinstance(one, model) for one in items)
 
 
 @given(ANSWERS, st.text(alphabet=st.characters(exclude_characters="{[\"'"), max_size=30))

@@ -100,14 +100,14 @@ def page(one_page):
     """A page of an English browser without cookies."""
     one_page.context.clear_cookies()
     yield one_page
-    one_page.goto("nothing")  # the page that says so leaves the memory alone
+    one_page.goto("about:blank")  # leaves the memory alone
 
 
 @pytest.fixture
 def phone(one_phone):
     """A page of a Chinese phone with a dark screen."""
     yield one_phone
-    one_phone.goto("nothing")
+    one_phone.goto("about:blank")
 
 
 @pytest.fixture(autouse=True)

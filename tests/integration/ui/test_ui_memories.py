@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from browser import in_browser
 from inspector import ANA, TALKS, link, sent
-from inspector_actions import act, ask, confirm, select
+from inspector_actions import act, ask, confirm, select, settled
 from playwright.sync_api import expect
 from turns import START
 
@@ -198,7 +198,7 @@ def test_a_click_on_a_bar_zooms_in(page):
 
 
 def test_a_policy_is_set_and_taken_back(page, ana):
-    page.goto(link("forgetting", ana))
+    settled(page, link("forgetting", ana))
     expect(page.get_by_text("built in").first).to_be_visible()
     page.get_by_text("Change the policy").click()
     page.get_by_role("combobox", name="Preset").click()

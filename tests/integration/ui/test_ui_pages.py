@@ -4,6 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
 from inspector import ANA, LIN, TALKS, link, sent, tell
+from inspector_actions import settled
 from long_forms import LONG
 from playwright.sync_api import ConsoleMessage, Page, expect
 
@@ -30,13 +31,6 @@ SCRIPT = (
 CONTRAST = "axe.run({runOnly: ['color-contrast']}).then(found => found.violations)"
 
 
-def settled(page: Page, url: str) -> None:
-    """Open a page and wait until it has read what it shows."""
-    page.goto(url)
-    expect(page.locator("main h1")).to_be_visible()
-    expect(page.locator("main .q-spinner, main .q-skeleton")).to_have_count(0)
-
-
 def assert_accessible(page: Page) -> None:
     found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
     assert 0 == found.violations_count, f"{page.url}: {found.generate_report()}"
@@ -48,9 +42,7 @@ def watched(page):
     faults: list[str] = []
 
     def note(said: ConsoleMessage) -> None:
-        # Where the test before has gone, a page without an icon.
-        left = said.location["url"].endswith(("/nothing", "/favicon.ico"))
-        if said.type == "error" and not left:
+        if said.type == "error":
             faults.append(f"{said.text} {said.location['url']}")
 
     listeners = {
