@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,26 +26,28 @@ from benchmarks import typed
 from benchmarks.chats import DATA
 from benchmarks.shown import Asked, of_chats, of_typed
 from benchmarks.train_ranking import least
-from shared_core.context import shown_memory
-from shared_core.context.composition import matters, words_of
-from shared_core.context.worth import features
+from shared_core.context import ShownMemory, shown_memory
+from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, matters, words_of
+from shared_core.context.worth import features, has_rival
+from shared_core.recall.supersession import asks_how_it_was
 
 WEIGHTS: Final = Path(shared_core.context.__file__).parent / "worth.v1.json"
 PENALTY: Final = 10.0
 FOLDS: Final = 10
-SURE: Final = (0.2, 0.3, 0.4, 0.5)
-LEAST: Final = (0.01, 0.02, 0.03, 0.05)
-
 Numbers = NDArray[np.float64]
 
 
 class Block(NamedTuple):
-    """The lines of a question: (N, F) features, and (N,) whether each answers, or is outdated."""
+    """The N lines of a question, and the name of its conversation.
+
+    rows: (N, F) features. answers, outdated, may_be_marked: (N,) 0 or 1.
+    """
 
     told: str
     rows: Numbers
     answers: Numbers
     outdated: Numbers
+    may_be_marked: Numbers
 
 
 async def collected(embedder: str) -> tuple[list[str], list[Block]]:
@@ -59,16 +62,23 @@ async def collected(embedder: str) -> tuple[list[str], list[Block]]:
             found = features(asked.text, words_of(asked.text), lines, words)
             if found:
                 names = [*found[0]]
-                blocks.append(_block(asked, [one.text for one in lines], found))
+                blocks.append(_block(asked, lines, found))
     return names, blocks
 
 
-def _block(asked: Asked, texts: list[str], found: list[dict[str, float]]) -> Block:
+def _block(asked: Asked, lines: list[ShownMemory], found: list[dict[str, float]]) -> Block:
+    texts = [one.text for one in lines]
+    is_past = asks_how_it_was(asked.text)
+    may = [
+        not (one.is_fact or is_past) and has_rival(row)
+        for one, row in zip(lines, found, strict=True)
+    ]
     return Block(
         told=asked.told,
         rows=np.array([[*one.values()] for one in found]),
         answers=np.array([asked.is_answer(one) for one in texts], float),
         outdated=np.array([bool(asked.is_stale and asked.is_stale(one)) for one in texts], float),
+        may_be_marked=np.array(may, float),
     )
 
 
@@ -99,35 +109,38 @@ def chances(weights: Numbers, rows: Numbers) -> Numbers:
 
 
 def cross_validated(blocks: list[Block]) -> dict[str, float]:
-    """Return the figures of blocks that are judged by a fit without their conversation."""
+    """Return the figures of blocks that are judged by fits without their conversations.
+
+    marked_outdated, marked_answers: share of the lines of the kind that would be marked. lines:
+    mean number shown. answered: share of the questions with an answer among the lines that keep it.
+    """
     told = {name: place % FOLDS for place, name in enumerate(dict.fromkeys(b.told for b in blocks))}
-    answers, outdated = [], []
+    tally: defaultdict[str, float] = defaultdict(float)
     for fold in range(FOLDS):
         rest = [one for one in blocks if told[one.told] != fold]
         rows = np.concatenate([one.rows for one in rest])
-        fits = [
+        answers, outdated = (
             fit(rows, np.concatenate([getattr(one, name) for one in rest]))
             for name in ("answers", "outdated")
-        ]
+        )
         for one in blocks:
             if told[one.told] == fold:
-                answers.append((chances(fits[0], one.rows), one))
-                outdated.append((chances(fits[1], one.rows), one))
-    figures = {}
-    for sure in SURE:
-        lines = [(found > sure, one) for found, one in outdated]
-        for name in ("outdated", "answers"):
-            marked = sum(float(getattr(one, name)[flags].sum()) for flags, one in lines)
-            figures[f"marked_{name}_{sure}"] = marked / sum(
-                float(getattr(one, name).sum()) for _, one in lines
-            )
-    for chance in LEAST:
-        kept = [(found >= chance, one) for found, one in answers]
-        figures[f"lines_{chance}"] = sum(int(flags.sum()) for flags, _ in kept) / len(kept)
-        figures[f"answered_{chance}"] = sum(
-            bool(one.answers[flags].any()) for flags, one in kept
-        ) / sum(bool(one.answers.any()) for _, one in kept)
-    return {name: round(value, 3) for name, value in figures.items()}
+                marked = (chances(outdated, one.rows) > OUTDATED) * one.may_be_marked
+                kept = chances(answers, one.rows) >= LEAST_CHANCE
+                kept[:ALWAYS] = True
+                tally["outdated"] += one.outdated.sum()
+                tally["marked_outdated"] += float(one.outdated @ marked)
+                tally["answers"] += one.answers.sum()
+                tally["marked_answers"] += float(one.answers @ marked)
+                tally["lines"] += kept.sum()
+                tally["answerable"] += one.answers.any()
+                tally["answered"] += one.answers[kept].any()
+    return {
+        "marked_outdated": round(tally["marked_outdated"] / tally["outdated"], 3),
+        "marked_answers": round(tally["marked_answers"] / tally["answers"], 3),
+        "lines": round(tally["lines"] / len(blocks), 2),
+        "answered": round(tally["answered"] / tally["answerable"], 3),
+    }
 
 
 def main() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count as count_from
 from types import MappingProxyType
 from typing import Final
 
@@ -223,17 +222,8 @@ class ContextAssembler:
             count=self.count,
             cut=self.cut,
         )
-        numbers = {"facts": count_from(len(facts) + 1), "memories": count_from(len(memories) + 1)}
-        turns = {item.source: item.ref for item in window.section("history")}
-        others = []
-        for hit, reason in left_out:
-            if hit.memory.kind == "episodic" and hit.memory.source_event_ids:
-                shown_turn = turns.get(hit.memory.source_event_ids[0])
-                reason = f"duplicate of {shown_turn}" if shown_turn else reason
-            section: Section = "facts" if hit.memory.kind == "semantic" else "memories"
-            item = memory_of(section, next(numbers[section]), hit).item
-            others.append(DroppedItem(item=item, reason=reason))
-        return replace(window, dropped=(*window.dropped, *others)) if others else window
+        dropped = _dropped(window, left_out, facts=len(facts), memories=len(memories))
+        return replace(window, dropped=(*window.dropped, *dropped))
 
     def counted(self, history: Sequence[Event]) -> CountedTurns:
         """Return turns for assemble(history=...), counted as far as they might fit.
@@ -247,3 +237,21 @@ class ContextAssembler:
     def format_context(self, window: ContextWindow) -> str:
         """Return the text for the model, as window.to_prompt() does."""
         return window.to_prompt()
+
+
+def _dropped(
+    window: ContextWindow, left_out: Sequence[tuple[Hit, str]], **numbers: int
+) -> Iterator[DroppedItem]:
+    """Yield items for hits that are not worth showing. numbers: of items before them, by section.
+
+    A turn that the history shows is its duplicate.
+    """
+    turns = {item.source: item.ref for item in window.section("history")}
+    for hit, reason in left_out:
+        section: Section = "facts" if hit.memory.kind == "semantic" else "memories"
+        numbers[section] += 1
+        item = memory_of(section, numbers[section], hit).item
+        events = hit.memory.source_event_ids if hit.memory.kind == "episodic" else ()
+        if shown_turn := next((turns[one] for one in events if one in turns), None):
+            reason = f"duplicate of {shown_turn}"
+        yield DroppedItem(item=item, reason=reason)

@@ -13,12 +13,13 @@ from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
+from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
 from shared_core.privacy.sanitizing import is_small_talk
 
 TELLS_MORE: Final = 4
-"""Number of words beyond its facts with which a turn is shown beside them."""
+"""Least number of words that a turn has and its facts lack, for the turn to be shown."""
 SAME_WORDS: Final = 0.7
 """Share of the words of a text that another holds if it says the same."""
 LEAST_ANSWER: Final = 6
@@ -30,10 +31,12 @@ LEAST_CHANCE: Final = 0.03
 ALWAYS: Final = 3
 """Number of lines shown whatever their chance."""
 OUTDATED: Final = 0.5
-"""Chance that a turn tells what held before, from which on it is marked."""
+"""A turn is marked if its chance to tell what held before is higher."""
+QUESTION_MARKS: Final = ("?", "？")
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
 ENDED: Final = "has ended"
+"""This and the next three are the reasons of left_out()."""
 TELLS_NOTHING: Final = "only asks, agrees or repeats"
 TOLD: Final = "told by other items"
 SAID_AGAIN: Final = "said again"
@@ -56,8 +59,8 @@ _WORD_OR_PAIR: Final = re.compile(f"[{HAN}]{{2}}|\\w+")
 
 
 ShownKind: TypeAlias = MemoryKind | Literal["statement"]
-"""A statement is what a model read out of several turns about one matter: no fact of a slot, so no
-later value ends it."""
+"""A statement is free text that no later value ends: what a model read out of several turns, or a
+note that quotes a turn."""
 
 
 class ShownMemory(NamedTuple):
@@ -134,9 +137,10 @@ def shown_kind(memory: Memory) -> ShownKind:
     """Return the kind of a memory, with statements apart from facts."""
     metadata = memory.value.get("metadata")
     is_derived = memory.kind == "semantic" and memory.thread_id is not None
-    if is_derived and isinstance(metadata, Mapping) and metadata.get("statement") is True:
-        return "statement"
-    return memory.kind
+    if not is_derived or not isinstance(metadata, Mapping):
+        return memory.kind
+    is_note = str(metadata.get("pattern")).endswith("note")
+    return "statement" if is_note or metadata.get("statement") is True else memory.kind
 
 
 def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
@@ -151,18 +155,20 @@ def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     """Return the memories that are worth their tokens, in their order.
 
-    Of matters() it leaves out those that hardly answer, but for the first ones. It marks turns that
-    perhaps no longer hold, beside a later line that speaks of the same or tells of a change; not if
-    the question asks about the past. A fact has doubts of its own (Memory.doubted_at).
+    Each matter is told once (matters()). For a question about the present, it drops lines that
+    hardly answer, but not the first ones. It also marks turns and statements that perhaps no longer
+    hold, because a later line speaks of the same or tells of a change. It never marks facts: they
+    have Memory.doubted_at.
     """
     from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
 
     lines = [found[place] for place in matters(question, found)]
+    if not is_question(question) or asks_how_it_was(question):
+        return lines
     judged = worths(question, words_of(question), lines, [words_of(one.text) for one in lines])
-    may_be_past = asks_how_it_was(question)
     return [
         one._replace(text=uncertain(one.text))
-        if one.kind in ("episodic", "statement") and not may_be_past and worth.outdated > OUTDATED
+        if one.kind in ("episodic", "statement") and worth.outdated > OUTDATED
         else one
         for place, (one, worth) in enumerate(zip(lines, judged, strict=True))
         if place < ALWAYS or "similarity" not in one.parts or worth.answers >= LEAST_CHANCE
@@ -181,7 +187,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     That is what has ended, unless the question asks about the past; what the user only asked; what
     an agent said without answering the question; a turn that tells no more than the facts drawn
     from it; a fact or a turn in the words of a better one; a statement beside its turns; and a
-    summary of a session of which another line tells.
+    summary beside a line from its session.
     """
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
     from shared_core.recall.supersession import asks_how_it_was
@@ -193,7 +199,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
-        elif one.memory.kind == "episodic" and not _tells(one, asked, _drawn_from(one, read)):
+        elif one.memory.kind == "episodic" and not _tells(one, asked):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
     told: frozenset[str] = frozenset().union(
@@ -212,7 +218,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
             is_told = may_be_told and _gives_way(one, kept, asked)
         if is_told:
             reasons[one.place] = TOLD
-        elif any(_says_same(one, rival) for rival in shown if _may_replace(rival, one)):
+        elif any(_says_same(one, rival) and _may_replace(rival, one) for rival in shown):
             reasons[one.place] = SAID_AGAIN
         else:
             shown.append(one)
@@ -255,14 +261,12 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _FoundLine, asked: frozenset[str], facts: Sequence[_FoundLine]) -> bool:
-    """Return whether a turn tells something, given the facts drawn from it."""
+def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
+    """Return whether a turn tells something."""
     text, words = turn.memory.text, turn.words
-    if facts:
-        return True
-    if is_small_talk(text):
-        return False
-    if all(one.endswith(("?", "？")) for one in sentences(text)):
+    asks = text.rstrip().endswith(QUESTION_MARKS)
+    only_asks = asks and all(one.endswith(QUESTION_MARKS) for one in sentences(text))
+    if only_asks or is_small_talk(text):
         return False
     answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
     return answers or not turn.memory.by_agent
@@ -298,18 +302,15 @@ def _says_same(one: _FoundLine, other: _FoundLine) -> bool:
     """
     from shared_core.recall.supersession import tells_change  # deferred: it imports numpy
 
+    if not one.words or len(one.words & other.words) < SAME_WORDS * len(one.words):
+        return False
     mine, others = one.memory, other.memory
     is_later = mine.said_at and others.said_at and mine.said_at > others.said_at
     if is_later and tells_change(mine.text):
         return False
     if (is_later or (mine.is_fact and others.is_fact)) and not one.words <= other.words:
         return False
-    return (
-        bool(one.words)
-        and len(one.words & other.words) >= SAME_WORDS * len(one.words)
-        and _numbers(one.words) <= other.words
-        and _denies(mine.text) == _denies(others.text)
-    )
+    return _numbers(one.words) <= other.words and _denies(mine.text) == _denies(others.text)
 
 
 def _denies(text: str) -> bool:

@@ -57,12 +57,12 @@ def worths(
     """
     answers, outdated = _weights()
     return [
-        Worth(_chance(answers, row), _chance(outdated, row) if _has_rival(row) else 0.0)
+        Worth(_chance(answers, row), _chance(outdated, row) if has_rival(row) else 0.0)
         for row in features(question, asked, lines, words)
     ]
 
 
-def _has_rival(row: Mapping[str, float]) -> bool:
+def has_rival(row: Mapping[str, float]) -> bool:
     """Return whether a later line speaks of the same, or tells of a change, or a part has ended."""
     return row["later_words"] > 0 or row["change"] > 0 or row["ended"] > 0
 

@@ -61,10 +61,11 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Where do I live?", [said("I live in Porto.", "1", ended=1.0), fact("x", "2")], [1]),
     ("Where did I live before?", [said("I live in Porto.", "1", ended=1.0)], [0]),
     ("Where do I live?", [said("I live in Porto and sing.", "1", ended=0.5)], [0]),
-    # What the user asked or only nodded to, unless a fact rests on it.
+    # What the user asked or only nodded to.
     ("Where do I live?", [said("Where is my dentist?", "1"), said("ok thanks", "2")], []),
     ("我住在哪里？", [said("好的，谢谢", "3"), said("牙医在哪？", "2"), LIVES], [2]),
     ("Where do I live?", [said("I live in Rome. Is it far?", "1")], [0]),
+    ("Grapes?", [said("Can my dog eat grapes?", "1"), fact("User has a dog.", "1")], [1]),
     # Echoes of an agent, and its answer to the question.
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     (
@@ -113,6 +114,12 @@ LIVES = fact("User lives in Lisbon.", "1")
 def test_each_matter_is_one_line(question, found, shown):
     wanted = [one if isinstance(one, int) else found.index(one) for one in shown]
     assert wanted == matters(question, found)
+
+
+def test_a_turn_without_a_later_line_is_not_marked():
+    """Whatever the parts of its score say."""
+    alone = said("I live in Lisbon.", "1", similarity=1.0, told_later=99.0)
+    assert [alone] == composed("Where do I live?", [alone])
 
 
 def test_nothing_of_nothing():
