@@ -153,7 +153,7 @@ def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
 
 
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
-    """Return the memories that are worth their tokens, in their order.
+    """Return the memories that are worth their tokens, in their order, and last those marked.
 
     Each matter is told once (matters()). For a question about the present, it drops lines that
     hardly answer, but not the first ones. It also marks turns and statements that perhaps no longer
@@ -166,13 +166,17 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     if not is_question(question) or asks_how_it_was(question):
         return lines
     judged = worths(question, words_of(question), lines, [words_of(one.text) for one in lines])
-    return [
-        one._replace(text=uncertain(one.text))
-        if one.kind in ("episodic", "statement") and worth.outdated > OUTDATED
-        else one
-        for place, (one, worth) in enumerate(zip(lines, judged, strict=True))
-        if place < ALWAYS or "similarity" not in one.parts or worth.answers >= LEAST_CHANCE
-    ]
+    kept: list[ShownMemory] = []
+    marked: list[ShownMemory] = []
+    for place, (one, worth) in enumerate(zip(lines, judged, strict=True)):
+        is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
+        if place >= ALWAYS and is_weak:
+            continue
+        if one.kind in ("episodic", "statement") and worth.outdated > OUTDATED:
+            marked.append(one._replace(text=uncertain(one.text)))
+        else:
+            kept.append(one)
+    return kept + marked
 
 
 def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
