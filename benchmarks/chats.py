@@ -56,10 +56,10 @@ async def answers(
         async with open_memory(Path(folder), embedder=embedder) as memory:
             for number, (source, chat) in enumerate(chats(paths)):
                 scope = Scope("chats", str(number))
-                asked_at = await remember_chat(memory, scope, chat)
+                moment = await remember_chat(memory, scope, chat)
                 for question in chat["questions"]:
                     found = await memory.recall(
-                        scope, question["text"], limit=limit, ranking=ranking, asked_at=asked_at
+                        scope, question["text"], limit=limit, ranking=ranking, asked_at=moment
                     )
                     yield Answered(
                         chat=number, source=source, language=chat["language"],
@@ -69,23 +69,38 @@ async def answers(
 
 async def remember_chat(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> datetime:
     """Append the sessions of a chat and consolidate them; return when it is asked about."""
-    asked_at = datetime.min.replace(tzinfo=UTC)
+    for session, turns in sessions(chat):
+        await memory.append_events(scope, session, turns)
+        await memory.consolidate(scope, session)
+    return asked_at(chat)
+
+
+def sessions(chat: dict[str, Any]) -> Iterator[tuple[str, list[Event]]]:
+    """Yield the name of each session of a chat, and its turns."""
     for number, session in enumerate(chat["sessions"]):
-        begun = datetime.fromisoformat(session["date"]).replace(tzinfo=UTC) + timedelta(hours=9)
-        turns = [
-            Event(
-                event_id=f"{number}-{at}",
-                author=chat["user"] if line.startswith("u: ") else "assistant",
-                role="user" if line.startswith("u: ") else "agent",
-                text=line[3:],
-                occurred_at=begun + timedelta(minutes=at),
-            )
-            for at, line in enumerate(session["turns"])
-        ]
-        await memory.append_events(scope, f"session {number}", turns)
-        await memory.consolidate(scope, f"session {number}")
-        asked_at = begun + SHORTLY
-    return asked_at
+        begun = _begun(session)
+        yield (
+            f"session {number}",
+            [
+                Event(
+                    event_id=f"{number}-{at}",
+                    author=chat["user"] if line.startswith("u: ") else "assistant",
+                    role="user" if line.startswith("u: ") else "agent",
+                    text=line[3:],
+                    occurred_at=begun + timedelta(minutes=at),
+                )
+                for at, line in enumerate(session["turns"])
+            ],
+        )
+
+
+def asked_at(chat: dict[str, Any]) -> datetime:
+    """Return when the questions of a chat are asked."""
+    return _begun(chat["sessions"][-1]) + SHORTLY
+
+
+def _begun(session: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(session["date"]).replace(tzinfo=UTC) + timedelta(hours=9)
 
 
 def is_answer(question: dict[str, Any], text: str) -> bool:

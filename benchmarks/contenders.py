@@ -11,7 +11,7 @@ from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.postgres import PostgresStore
 
 from benchmarks.by_hand import ByHand
-from benchmarks.dataset import LIMIT, Dataset, Entry, LookupEmbedder
+from benchmarks.dataset import Dataset, Entry, LookupEmbedder
 from benchmarks.operations import (
     ASYNC_FACE,
     FUNCTION_FACE,
@@ -41,8 +41,8 @@ class BlockingStore(BlockingContender):
     def perform(self, operation: Operation) -> object:
         store = self._store
         match operation:
-            case Search(question):
-                return store.search(question.namespace, query=question.text, limit=LIMIT)
+            case Search(question, limit):
+                return store.search(question.namespace, query=question.text, limit=limit)
             case Get(entry):
                 return store.get(entry.namespace, entry.key)
             case Put([entry]):
@@ -62,8 +62,8 @@ class AwaitedStore(AwaitedContender):
     async def perform(self, operation: Operation) -> object:
         store = self._store
         match operation:
-            case Search(question):
-                return await store.asearch(question.namespace, query=question.text, limit=LIMIT)
+            case Search(question, limit):
+                return await store.asearch(question.namespace, query=question.text, limit=limit)
             case Get(entry):
                 return await store.aget(entry.namespace, entry.key)
             case Put([entry]):

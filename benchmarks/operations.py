@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from benchmarks.dataset import Entry, Question
+from benchmarks.dataset import LIMIT, Entry, Question
 
 if TYPE_CHECKING:
     from langgraph.store.base import Item
@@ -34,6 +34,7 @@ class Get:
 @dataclass(frozen=True, slots=True)
 class Search:
     question: Question
+    limit: int = LIMIT
 
 
 Operation: TypeAlias = Put | Get | Search

@@ -10,7 +10,6 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import PostgresStore
 
 from benchmarks.contenders import BlockingStore
-from benchmarks.dataset import LIMIT
 from benchmarks.operations import BlockingContender, Contender, Operation, Put, Search
 from benchmarks.peer_setting import NAMESPACE, Setting, SharedModel
 
@@ -54,8 +53,8 @@ def open_langmem(setting: Setting) -> Contender:
                     created = str(manage.invoke({"content": entry.text, "action": "create"}))
                     turn_of[created.split()[-1]] = entry.key
                     return created
-                case Search(question):
-                    return search.invoke({"query": question.text, "limit": LIMIT})
+                case Search(question, limit):
+                    return search.invoke({"query": question.text, "limit": limit})
             raise ValueError(f"operation must be Put of one entry or Search, got {operation}")
 
         def keys_of(self, answer: object) -> list[str]:

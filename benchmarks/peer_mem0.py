@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.dataset import LIMIT
 from benchmarks.operations import BlockingContender, Contender, Operation, Put, Search
 from benchmarks.peer_setting import USER, Setting
 
@@ -45,8 +44,8 @@ def open_mem0(setting: Setting) -> Contender:
                     said = {"role": "user", "name": speaker, "content": entry.text}
                     about = {"turn": entry.key}
                     return memory.add([said], user_id=USER, metadata=about, infer=False)
-                case Search(question):
-                    found = memory.search(question.text, filters={"user_id": USER}, top_k=LIMIT)
+                case Search(question, limit):
+                    found = memory.search(question.text, filters={"user_id": USER}, top_k=limit)
                     return found["results"]
             raise ValueError(f"operation must be Put of one entry or Search, got {operation}")
 

@@ -6,7 +6,6 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, TypeVar, cast
 
-from benchmarks.dataset import LIMIT
 from benchmarks.operations import AwaitedContender, Contender, Operation, Put, Search
 from benchmarks.peer_setting import APP, USER, Setting
 from shared_core import Hit, Scope, open_memory
@@ -27,9 +26,9 @@ def open_engine(setting: Setting) -> Contender:
                 case Put([entry]):
                     turn = setting.turns[entry.key]
                     return await engine.append_events(scope, turn.session, [turn.event])
-                case Search(question):
+                case Search(question, limit):
                     return await engine.recall(
-                        scope, question.text, limit=LIMIT, kinds=["episodic"]
+                        scope, question.text, limit=limit, kinds=["episodic"]
                     )
             raise ValueError(f"operation must be Put of one entry or Search, got {operation}")
 

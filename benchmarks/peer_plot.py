@@ -26,19 +26,24 @@ LABELS, WIDTH, GAP, TOP, ROW = 180, 190, 60, 34, 24
 """Pixels: the names, a panel, the room to its right, the room above the bars, a bar."""
 
 
-def draw(figures: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Return an SVG of one panel for each figure, with a bar for each contender."""
+def draw(
+    figures: Mapping[str, Mapping[str, float | None]], panels: Mapping[str, str] = PANELS
+) -> str:
+    """Return an SVG of one panel for each figure, with a bar for each contender.
+
+    panels: their titles, by the name of the figure.
+    """
     shown = [name for name in figures if name in NAMES]
     parts = [
         f'<text x="{LABELS - 10}" y="{_y(row) + 14}" text-anchor="end">{NAMES[name]}</text>'
         for row, name in enumerate(shown)
     ]
-    for place, (figure, title) in enumerate(PANELS.items()):
+    for place, (figure, title) in enumerate(panels.items()):
         values = [figures[name][figure] or 0.0 for name in shown]
         x = scale(0, max(values), 0, WIDTH)
         left = LABELS + place * (WIDTH + GAP)
         parts.append(f'<g transform="translate({left} 0)">{_panel(title, shown, values, x)}</g>')
-    width, height = LABELS + len(PANELS) * (WIDTH + GAP), _y(len(shown)) + 12
+    width, height = LABELS + len(panels) * (WIDTH + GAP), _y(len(shown)) + 12
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         ' font-family="sans-serif" font-size="11" fill="#333">'

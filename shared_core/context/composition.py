@@ -13,6 +13,7 @@ from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
+from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts
 from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
@@ -32,9 +33,17 @@ ALWAYS: Final = 3
 """Number of lines shown whatever their chance."""
 OUTDATED: Final = 0.5
 """A turn is marked if its chance to tell what held before is higher."""
+SOCIAL: Final = 0.9
+"""A sentence only greets, thanks or agrees if its chance to do so is higher."""
+ASKS: Final = 0.95
+"""A sentence without a question mark only asks if its chance to do so is higher."""
+ORDERS: Final = 0.7
+"""A sentence is an order if its chance to be one is higher."""
 QUESTION_MARKS: Final = ("?", "？")
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
+AT_ONCE: Final = timedelta(minutes=10)
+"""An agent's turn that follows a turn within this time answers it."""
 ENDED: Final = "has ended"
 """This and the next three are the reasons of left_out()."""
 TELLS_NOTHING: Final = "only asks, agrees or repeats"
@@ -55,6 +64,7 @@ _BETWEEN_PARTS: Final = re.compile(
 """Between the parts of a sentence or a list."""
 _JOINT: Final = re.compile(r"\b(?:and|or)\b|以及|还有|[和跟、]", re.IGNORECASE)
 """Between the members of a list."""
+_CLAUSE_END: Final = re.compile(r"[,;，；、]\s*")
 _WORD_OR_PAIR: Final = re.compile(f"[{HAN}]{{2}}|\\w+")
 
 
@@ -98,7 +108,8 @@ class ShownMemory(NamedTuple):
 def asks_nothing(message: str) -> bool:
     """Return whether no memory could help to answer a message: it has no words, or only thanks,
     greetings and nods."""
-    return not has_words(message) or is_small_talk(message)
+    is_social = is_small_talk(message) or all(act.social > SOCIAL for act in dialogue_acts(message))
+    return not has_words(message) or is_social
 
 
 def check_place(place: object) -> None:
@@ -133,6 +144,21 @@ def memory_label(
     return ", ".join(part for part in (day, speaker) if part)
 
 
+def order_label(order: ShownMemory) -> str:
+    """Return the label of what a user ordered: "asked on 27 Nov", 11月27日的请求."""
+    is_chinese = language(order.text) == "zh"
+    if order.said_at is None:
+        return ", ".join(
+            filter(None, ("以前的请求" if is_chinese else "asked before", order.about))
+        )
+    return f"{order.about}的请求" if is_chinese else f"asked on {order.about}"
+
+
+def _told(one: ShownMemory) -> ShownMemory:
+    is_users = one.kind == "episodic" and not one.by_agent
+    return one._replace(about=order_label(one)) if is_users and is_order(one.text) else one
+
+
 def shown_kind(memory: Memory) -> ShownKind:
     """Return the kind of a memory, with statements apart from facts."""
     metadata = memory.value.get("metadata")
@@ -155,28 +181,49 @@ def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
 def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     """Return the memories that are worth their tokens, in their order, and last those marked.
 
-    Each matter is told once (matters()). For a question about the present, it drops lines that
-    hardly answer, but not the first ones. It also marks turns and statements that perhaps no longer
-    hold, because a later line speaks of the same or tells of a change. It never marks facts: they
-    have Memory.doubted_at.
+    Each matter is told once (matters()), and an order as one (order_label()). For a question about
+    the present, it drops lines that hardly answer, but not the first ones. It also marks turns and
+    statements that perhaps no longer hold, because a later line speaks of the same or tells of a
+    change, and what was drawn from such a turn or answers it. It never marks facts: they have
+    Memory.doubted_at.
     """
     from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
 
-    lines = [found[place] for place in matters(question, found)]
-    if not is_question(question) or asks_how_it_was(question):
+    lines = [_told(found[place]) for place in matters(question, found)]
+    if not _asks(question) or asks_how_it_was(question):
         return lines
-    judged = worths(question, words_of(question), lines, [words_of(one.text) for one in lines])
+    words = [words_of(one.text) for one in lines]
+    judged = worths(question, words_of(question), lines, words)
+    may_end = [one.kind in ("episodic", "statement") for one in lines]
+    outdated = [
+        place for place, worth in enumerate(judged) if may_end[place] and worth.outdated > OUTDATED
+    ]
     kept: list[ShownMemory] = []
     marked: list[ShownMemory] = []
     for place, (one, worth) in enumerate(zip(lines, judged, strict=True)):
         is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
         if place >= ALWAYS and is_weak:
             continue
-        if one.kind in ("episodic", "statement") and worth.outdated > OUTDATED:
+        if may_end[place] and any(
+            other == place or _goes_with((one, words[place]), (lines[other], words[other]))
+            for other in outdated
+        ):
             marked.append(one._replace(text=uncertain(one.text)))
         else:
             kept.append(one)
     return kept + marked
+
+
+def _goes_with(
+    line: tuple[ShownMemory, frozenset[str]], turn: tuple[ShownMemory, frozenset[str]]
+) -> bool:
+    """Return whether a line was drawn from a turn, or is what an agent answered to it."""
+    (one, words), (other, others) = line, turn
+    if one.kind == "statement":
+        return not set(one.source_event_ids).isdisjoint(other.source_event_ids)
+    if not one.by_agent or one.said_at is None or other.said_at is None:
+        return False
+    return timedelta(0) <= one.said_at - other.said_at < AT_ONCE and not words.isdisjoint(others)
 
 
 def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
@@ -203,7 +250,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
-        elif one.memory.kind == "episodic" and not _tells(one, asked):
+        elif one.memory.kind == "episodic" and not _tells(one, asked, is_past):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
     told: frozenset[str] = frozenset().union(
@@ -265,15 +312,45 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
-    """Return whether a turn tells something."""
+def _tells(turn: _FoundLine, asked: frozenset[str], is_past: bool) -> bool:
+    """Return whether a turn tells something. An order does to a question about it."""
     text, words = turn.memory.text, turn.words
-    asks = text.rstrip().endswith(QUESTION_MARKS)
-    only_asks = asks and all(one.endswith(QUESTION_MARKS) for one in sentences(text))
-    if only_asks or is_small_talk(text):
+    if is_small_talk(text) or not any(map(_says, _spoken_parts(text))):
         return False
-    answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
-    return answers or not turn.memory.by_agent
+    if turn.memory.by_agent:
+        return len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
+    return is_past or not words.isdisjoint(asked) or not is_order(text)
+
+
+def is_order(text: str) -> bool:
+    """Return whether a text only asks for something to be done or made."""
+    acts = [dialogue_act(one) for one in _spoken_parts(text) if _says(one)]
+    return bool(acts) and all(act.request > ORDERS for act in acts)
+
+
+def _says(part: str) -> bool:
+    """Return whether a part of a turn does more than to ask, greet or agree."""
+    act = dialogue_act(part)
+    return not (part.rstrip().endswith(QUESTION_MARKS) or act.asks > ASKS or act.social > SOCIAL)
+
+
+def _spoken_parts(text: str) -> list[str]:
+    """Return the clauses of a text; Chinese ones may be typed with blanks between them."""
+    return [
+        part
+        for sentence in sentences(text)
+        for clause in _CLAUSE_END.split(sentence)
+        for part in (clause.split() if HAN_CHARACTER.search(clause) else [clause])
+        if has_words(part)
+    ]
+
+
+def _asks(message: str) -> bool:
+    """Return whether a message asks how something is or was."""
+    acts = dialogue_acts(message)
+    if any(act.name in ("question", "history") for act in acts):
+        return True
+    return is_question(message) and not any(act.request > ORDERS for act in acts)
 
 
 def _tells_more(turn: _FoundLine, known: frozenset[str]) -> bool:

@@ -1,10 +1,17 @@
 """Which of the memories found a model is shown."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from every_case import every_case
 
-from shared_core.context.composition import ShownMemory, composed, matters, memory_label
+from shared_core.context.composition import (
+    ShownMemory,
+    asks_nothing,
+    composed,
+    matters,
+    memory_label,
+)
+from shared_core.nlp.uncertainty import uncertain
 
 
 def said(text: str, turn: str, **parts: float) -> ShownMemory:
@@ -66,6 +73,21 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("我住在哪里？", [said("好的，谢谢", "3"), said("牙医在哪？", "2"), LIVES], [2]),
     ("Where do I live?", [said("I live in Rome. Is it far?", "1")], [0]),
     ("Grapes?", [said("Can my dog eat grapes?", "1"), fact("User has a dog.", "1")], [1]),
+    # The same typed without a mark.
+    ("where do i live", [said("whats the capital of peru again", "1"), LIVES], [1]),
+    ("我住哪", [said("去上海坐几号线来着", "1"), fact("用户住在苏州。", "2")], [1]),
+    ("where do i live", [said("cheers mate, ta", "1"), said("好嘞 谢谢啦", "2"), LIVES], [2]),
+    # An order that has nothing of what is asked; one that has, one that tells more, and one that a
+    # question about the past asks for.
+    ("where do i live", [said("write me a short poem about autumn", "1"), LIVES], [1]),
+    ("我住哪", [said("帮我写一首关于秋天的诗", "1"), fact("用户住在苏州。", "2")], [1]),
+    ("my flight to rome", [said("book me a flight to rome please", "1")], [0]),
+    (
+        "where do i live",
+        [said("book me a table for two, im with my sister in porto this week", "1")],
+        [0],
+    ),
+    ("what did i ask for before", [said("write me a short poem about autumn", "1")], [0]),
     # Echoes of an agent, and its answer to the question.
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     (
@@ -120,6 +142,58 @@ def test_a_turn_without_a_later_line_is_not_marked():
     """Whatever the parts of its score say."""
     alone = said("I live in Lisbon.", "1", similarity=1.0, told_later=99.0)
     assert [alone] == composed("Where do I live?", [alone])
+
+
+@every_case(
+    ("my flight to rome", "book me a flight to rome please", "2 Nov", "asked on 2 Nov"),
+    ("my flight to rome", "book me a flight to rome please", "", "asked before"),
+    ("my flight to rome", "we booked the flight to rome on monday", "2 Nov", "2 Nov"),
+    ("去罗马的机票", "帮我订一张去罗马的机票", "11月2日", "11月2日的请求"),
+    ("去罗马的机票", "帮我订一张去罗马的机票", "", "以前的请求"),
+    ("去罗马的机票", "去罗马的机票昨天订好了", "11月2日", "11月2日"),
+)
+def test_an_order_is_told_as_one(question, text, day, about):
+    when = datetime(2026, 11, 2, tzinfo=UTC) if day else None
+    order = ShownMemory(day, text, "episodic", ("1",), when)
+    assert [order._replace(about=about)] == composed(question, [order])
+    by_agent = order._replace(parts={"agent": 1.0})
+    assert about == day or all(one.about == day for one in composed(question, [by_agent]))
+
+
+DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
+OLD_BANK = ShownMemory(
+    "1 Mar", "my salary goes to Barclays", "episodic", ("1",), DAY, {"ended": 0.9, "told_later": 1}
+)
+NEW_BANK = ShownMemory(
+    "2 May", "changed banks, my salary goes to Monzo now", "episodic", ("2",),
+    DAY + timedelta(days=62), {"similarity": 0.9, "coverage": 1},
+)  # fmt: skip
+
+
+@every_case(
+    (statement("The user pays the rent from Barclays.", "1"), True),
+    (statement("The user sings in a choir.", "3"), False),
+    (fact("User banks with Barclays.", "1"), False),
+    (said("You can transfer the rent from Barclays in their app every month.", "4", agent=1), True),
+    (said("The town hall takes the rent at the counter every single month.", "4", agent=1), False),
+)
+def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, is_marked):
+    of_turn = "Barclays" in line.text
+    line = line._replace(said_at=DAY + timedelta(minutes=1 if of_turn else 60 * 24))
+    question = "where does my salary go, who takes the rent, Barclays or the town hall?"
+    shown = composed(question, [NEW_BANK, OLD_BANK, line])
+    assert uncertain(OLD_BANK.text) in [one.text for one in shown]
+    assert (uncertain(line.text) if is_marked else line.text) in [one.text for one in shown]
+
+
+@every_case(
+    ("thanks!", True), ("cheers mate", True), ("lol nice one", True),
+    ("好嘞 辛苦啦", True), ("哈哈哈太逗了", True), ("早呀", True), ("...", True),
+    ("where do i live", False), ("thanks! and where do i live", False), ("pizza", False),
+    ("好的，那我住哪", False), ("i moved to leeds", False), ("plan my weekend", False),
+)  # fmt: skip
+def test_a_message_that_no_memory_helps(message, is_one):
+    assert is_one == asks_nothing(message)
 
 
 def test_nothing_of_nothing():
