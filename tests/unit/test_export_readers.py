@@ -4,6 +4,7 @@ import json
 import zipfile
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +32,42 @@ FILES = {
 }
 
 
-def turns(path: Path, product: str | None = None) -> list[TurnRecord]:
-    return [one for one in open_source(path, product).records() if isinstance(one, TurnRecord)]
+SAID = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
+"""A message of Claude's exports."""
 
 
-def facts(path: Path) -> list[FactRecord]:
-    return [one for one in open_source(path).records() if isinstance(one, FactRecord)]
+def of_kind(kind: type[Any], path: Path) -> list[Any]:
+    return [one for one in open_source(path).records() if isinstance(one, kind)]
 
 
-def statements(path: Path) -> list[StatementRecord]:
-    return [one for one in open_source(path).records() if isinstance(one, StatementRecord)]
+turns, facts = partial(of_kind, TurnRecord), partial(of_kind, FactRecord)
+statements = partial(of_kind, StatementRecord)
 
 
 def skipped(path: Path) -> Counter[str]:
-    records = open_source(path).records()
-    return Counter(one.reason for one in records if isinstance(one, SkippedRecord))
+    return Counter(one.reason for one in of_kind(SkippedRecord, path))
 
 
 def written(path: Path, document: object) -> Path:
     path.write_text(json.dumps(document, ensure_ascii=False), "utf-8")
     return path
+
+
+def chat(path: Path, messages: list[Any]) -> Path:
+    """Write a conversation with Claude."""
+    return written(path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+
+
+def conversation(**changes: Any) -> dict[str, Any]:
+    [_, given] = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
+    return {**given, **changes}
+
+
+def answered(path: Path, text: str) -> Path:
+    """Write a conversation with ChatGPT that answers first with this text."""
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
+    return written(path / "c.json", [odd])
 
 
 @every_case(*FILES.items())
@@ -94,15 +111,11 @@ def test_chinese_text_comes_over_letter_by_letter():
     ("My icon is \uf015.", "My icon is \uf015."),
 )
 def test_chatgpts_citations_are_no_words(text, shown, tmp_path):
-    odd = conversation()
-    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
-    assert shown == turns(written(tmp_path / "c.json", [odd]))[1].text
+    assert shown == turns(answered(tmp_path, text))[1].text
 
 
 def test_a_message_of_citations_alone_has_no_text(tmp_path):
-    odd = conversation()
-    odd["mapping"]["a1"]["message"]["content"]["parts"] = ["\ue200cite\ue202turn0search1\ue201"]
-    file = written(tmp_path / "c.json", [odd])
+    file = answered(tmp_path, "\ue200cite\ue202turn0search1\ue201")
     assert (4, 1) == (len(turns(file)), skipped(file)["messages without text"])
 
 
@@ -119,25 +132,22 @@ def test_claudes_last_branch_is_taken_without_thoughts_and_tools():
 
 
 def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path):
-    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
-    messages = [{"uuid": "1", **said}, {"uuid": "2", **said, "sender": "assistant"}]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert ["1", "2"] == [one.event_id for one in turns(file)]
+    messages = [{"uuid": "1", **SAID}, {"uuid": "2", **SAID, "sender": "assistant"}]
+    assert ["1", "2"] == [one.event_id for one in turns(chat(tmp_path, messages))]
 
 
 def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path):
-    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
     pasted = {"file_name": "", "file_type": "txt", "extracted_content": "I am a vet.\n\nI ski."}
     note = {"file_name": "paste.txt", "extracted_content": "我住在上海。"}
     report = {"file_name": "cv.pdf", "file_type": "pdf", "extracted_content": "I am Bob."}
     text = [{"type": "text", "text": "Read this:"}]
     messages = [
-        {"uuid": "1", "text": "Read this:", "content": text, "attachments": [pasted, note], **said},
-        {"uuid": "2", "text": "", "attachments": [note, 7], **said},
-        {"uuid": "3", "text": "And?", "attachments": [report], "files": [{"a": 1}], **said},
-        {"uuid": "4", "text": "", "attachments": [report], **said},
+        {"uuid": "1", "text": "Read this:", "content": text, "attachments": [pasted, note]},
+        {"uuid": "2", "text": "", "attachments": [note, 7]},
+        {"uuid": "3", "text": "And?", "attachments": [report], "files": [{"a": 1}]},
+        {"uuid": "4", "text": "", "attachments": [report]},
     ]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    file = chat(tmp_path, [{**SAID, **one} for one in messages])
     assert [
         ("1", "Read this:\n\nI am a vet.\n\nI ski.\n\n我住在上海。"),
         ("2", "我住在上海。"),
@@ -267,38 +277,24 @@ def test_a_cut_off_file_is_named(tmp_path):
 
 
 @every_case(
-    ("", "is empty: export it again"),
-    ("hello", "is no JSON: give the export as it was downloaded"),
-    ("7", "holds one JSON value"),
-    ("[]", "is of no product"),
-    ("[1, 2]", "is of no product"),
-    ('{"a": 1, "b": 2}', "has 'a', 'b'"),
-    ('[{"mapping": {}}] trailing', "is no valid JSON"),
-    ("\x00", "is no JSON"),
-)
-def test_a_file_of_nobody_is_refused(text, told, tmp_path):
-    file = tmp_path / "odd.json"
-    file.write_text(text, "utf-8")
-    with pytest.raises(InvalidInput, match=told) as caught:
-        list(open_source(file).records())
-    assert "\n" not in str(caught.value)
-
-
-@every_case(
+    (b"", "is empty: export it again"),
+    (b"hello", "is no JSON: give the export as it was downloaded"),
+    (b"7", "holds one JSON value"), (b"[]", "is of no product"), (b"[1, 2]", "is of no product"),
+    (b'{"a": 1, "b": 2}', ".*has 'a', 'b'"), (b'[{"mapping": {}}] trailing', "is no valid JSON"),
+    (b"\x00", "is no JSON"),
     ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
     ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
     ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
     ('[{"mapping": "上'.encode()[:-1], "was cut off"),
-    (b'"{\\"results\\": ', "was cut off"),
-    (b"SQLite format 3\x00", "is no JSON"),
-    (b'[{"mapping" 1}]', "is no valid JSON"),
-    (b" " * 3_000_000, "is empty"),
-)
-def test_why_a_file_cannot_be_parsed_is_told(content, told, tmp_path):
+    (b'"{\\"results\\": ', "was cut off"), (b"SQLite format 3\x00", "is no JSON"),
+    (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
+)  # fmt: skip
+def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     file = tmp_path / "odd.json"
     file.write_bytes(content)
-    with pytest.raises(InvalidInput, match=f"^odd.json {told}"):
+    with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:
         list(open_source(file).records())
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_of_another_product_is_named_with_the_way_out():
@@ -320,11 +316,6 @@ def test_odd_archives_and_missing_files_are_named(tmp_path):
         packed.writestr("photo.jpg", "x")
     with pytest.raises(InvalidInput, match="holds no conversations.json, but 'photo.jpg'"):
         open_source(other)
-
-
-def conversation(**changes: Any) -> dict[str, Any]:
-    [_, given] = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
-    return {**given, **changes}
 
 
 def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path):
@@ -377,9 +368,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
 
 
 def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
-    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
-    messages = [{"uuid": "1", **said, "sender": ["x"]}, {"uuid": "2", **said}]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    file = chat(tmp_path, [{"uuid": "1", **SAID, "sender": ["x"]}, {"uuid": "2", **SAID}])
     assert (["2"], 1) == ([one.event_id for one in turns(file)], skipped(file)[UNREADABLE])
     odd = conversation()
     odd["mapping"]["u1"]["message"]["author"]["role"] = ["user"]
@@ -413,24 +402,18 @@ def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path):
 
 
 def test_a_broken_chain_of_parents_loses_no_message(tmp_path):
-    said = {"sender": "human", "text": "Hello"}
     messages = [
-        {"uuid": f"m{day}", **said, "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
+        {**SAID, "uuid": f"m{day}", "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
         for day, parent in [(1, ""), (2, "m1"), (4, None), (3, "gone"), (5, "m4")]
     ]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in turns(file)]
+    found = turns(chat(tmp_path, messages))
+    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in found]
     messages[2]["parent_message_uuid"] = "m5"  # a circle
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert 5 == len(turns(file))
+    assert 5 == len(turns(chat(tmp_path, messages)))
+    hello = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hello"]}}
     nodes = {
-        f"m{day}": {
-            "parent": parent,
-            "message": {
-                "id": f"m{day}", "author": {"role": "user"}, "create_time": 1_700_000_000 + day,
-                "content": {"content_type": "text", "parts": ["Hello"]},
-            },
-        }
+        f"m{day}": {"parent": parent, "message": {
+            "id": f"m{day}", "create_time": 1_700_000_000 + day, **hello}}
         for day, parent in [(1, None), (2, "m1"), (4, "gone"), (3, "m2")]
     }  # fmt: skip
     document = [{"id": "k", "current_node": "m4", "mapping": nodes}]
@@ -487,10 +470,8 @@ def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[s
         for node in nodes
     ]  # fmt: skip
     oslo = {"uuid": "oslo", "name": "Oslo"}
-    return [
-        one.subject
-        for one in facts(written(path, {**document, "nodes": [*nodes, oslo], "edges": edges}))
-    ]
+    file = written(path, {**document, "nodes": [*nodes, oslo], "edges": edges})
+    return [one.subject for one in facts(file)]
 
 
 def test_other_people_of_a_graph_are_not_the_user(tmp_path):
@@ -507,11 +488,10 @@ def test_other_people_of_a_graph_are_not_the_user(tmp_path):
 
 
 def test_several_accounts_of_claude_stay_apart(tmp_path):
-    said = {"uuid": "1", "sender": "human", "text": "Hello", "created_at": "2024-01-01"}
-
     def archive(*accounts: object) -> Path:
         with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
             for number, account in enumerate(accounts):
+                said = {"uuid": "1", **SAID}
                 one = {"uuid": f"k{number}", "account": account, "chat_messages": [said]}
                 packed.writestr(f"conversations-00{number}.json", json.dumps([one]))
         return tmp_path / "c.zip"
@@ -546,8 +526,7 @@ def records(
         for number, content in enumerate(contents, 1)
     ]  # fmt: skip
     nodes = [{"uuid": name, "name": name} for name in names]
-    file = tmp_path / "graph.json"
-    file.write_text(json.dumps({"episodes": episodes, "nodes": nodes, **doc}), "utf-8")
+    file = written(tmp_path / "graph.json", {"episodes": episodes, "nodes": nodes, **doc})
     return list(open_source(file).records(user))
 
 
@@ -659,10 +638,10 @@ def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path)
 
 
 def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(tmp_path):
-    talk = "Rex: hi\nassistant: hello"
-    alone = [("user", "Rex", "hi"), ("agent", "assistant", "hello")]
+    talk, answer = "Rex: hi\nassistant: hello", ("agent", "assistant", "hello")
+    alone = [("user", "Rex", "hi"), answer]
     assert alone == spoken(tmp_path, talk, user_id="u-42", names=("Rex", "Malmo"))
-    other = [("agent", "Rex", "hi"), ("agent", "assistant", "hello")]
+    other = [("agent", "Rex", "hi"), answer]
     assert other == spoken(tmp_path, talk, user_id="ana", names=("Rex", "Ana"))
     assert [*other, ("user", "user", "ok")] == spoken(tmp_path, talk, "user: ok", user_id="ana")
 
