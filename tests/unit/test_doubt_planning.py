@@ -10,7 +10,7 @@ from uuid import UUID
 from every_case import every_case
 
 from shared_core.context.assembler import ContextAssembler
-from shared_core.context.window import rendered_item
+from shared_core.context.window import ContextWindow, rendered_item
 from shared_core.core.domain import Extraction, FactDraft, MemoryId
 from shared_core.core.doubts import doubted_at, marked
 from shared_core.extraction.draft_validation import validated
@@ -64,22 +64,17 @@ def plan(
     drafts: Sequence[FactDraft],
     facts: Sequence[KnownFact] = (),
     retractions: Sequence[Retraction] = (),
+    first_id: int = 1,
 ) -> FactPlan:
-    numbers = count(1)
+    ids = (MemoryId(UUID(int=number)) for number in count(first_id))
     said_at = {one.event_id: day(float(one.event_id)) for one in drafts}
-    return plan_facts(
-        drafts, facts, said_at, lambda: MemoryId(UUID(int=next(numbers))), retractions, day(99)
-    )
+    return plan_facts(drafts, facts, said_at, lambda: next(ids), retractions, day(99))
 
 
 @every_case(
-    {},
-    {"value": ""},
-    LIKES | {"value": "jazz"},
-    LIKES | {"value": "爵士乐", "language": "zh"},
-    AGE_OF_MIA,
-    {"fact_type": "custom", "slot": "rent", "value": "900"},
-)
+    {}, {"value": ""}, LIKES | {"value": "jazz"}, LIKES | {"value": "爵士乐", "language": "zh"},
+    AGE_OF_MIA, {"fact_type": "custom", "slot": "rent", "value": "900"},
+)  # fmt: skip
 def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given):
     held = known(draft(1, **({**given, "value": given.get("value") or "Boston"})), 1)
     made = plan([doubt(3, **given)], [held])
@@ -134,22 +129,15 @@ def test_a_fact_of_the_same_run_is_written_with_its_mark():
 def test_another_value_and_an_end_close_a_doubtful_fact():
     held = known(draft(1), 1, doubted=3)
     moved = plan([draft(5, value="Austin")], [held])
-    assert ({HELD: day(5)}, ["Austin"], [None]) == (
-        moved.closed,
-        [one.draft.value for one in moved.opened],
-        [one.doubted_at for one in moved.opened],
-    )
+    [opened] = moved.opened
+    assert ({HELD: day(5)}, "Austin", None) == (moved.closed, opened.draft.value, opened.doubted_at)
     assert {HELD: day(5)} == plan([draft(5, "retract")], [held]).closed
     assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
 
 
 def test_a_fact_that_ended_is_not_doubted_later():
-    ended = known(draft(1), 1)
-    closed = KnownFact(
-        memory_id=ended.memory_id, fact_type="profile", key=ended.key, value="Boston",
-        valid_from=day(1), valid_until=day(2), stated_at=[day(1)],
-    )  # fmt: skip
-    assert {} == plan([doubt(3)], [closed]).doubted
+    ended = replace(known(draft(1), 1), valid_until=day(2))
+    assert {} == plan([doubt(3)], [ended]).doubted
 
 
 def test_a_doubt_is_kept_for_a_turn_that_is_read_later():
@@ -174,10 +162,7 @@ def test_the_order_of_reading_does_not_matter(said, expected):
         facts: dict[UUID, KnownFact] = {}
         retractions: list[Retraction] = []
         for number, one in enumerate(order, 1):
-            made = plan_facts(
-                [one], list(facts.values()), {one.event_id: day(float(one.event_id))},
-                lambda number=number: MemoryId(UUID(int=number)), retractions, day(99),
-            )  # fmt: skip
+            made = plan([one], list(facts.values()), retractions, first_id=number)
             facts = applied(facts, made, day(float(one.event_id)))
             retractions += [retraction for retraction, _ in made.retracted]
         held = [(one.value, one.doubted_at) for one in facts.values() if one.valid_until is None]
@@ -188,9 +173,8 @@ def applied(facts: dict[UUID, KnownFact], made: FactPlan, at: datetime) -> dict[
     """Return the facts after a run of one draft."""
     found = dict(facts)
     for memory_id, _ in made.seen_again:
-        found[memory_id] = replace(
-            found[memory_id], stated_at=sorted([*found[memory_id].stated_at, at])
-        )
+        stated_at = sorted([*found[memory_id].stated_at, at])
+        found[memory_id] = replace(found[memory_id], stated_at=stated_at)
     for memory_id, until in made.closed.items():
         found[memory_id] = replace(found[memory_id], valid_until=until)
     for memory_id, mark in made.doubted.items():
@@ -252,6 +236,11 @@ def test_a_profile_marks_a_doubtful_fact(given, certain, doubtful):
     assert [certain] == [one.text for one in profile.history]
 
 
+def assemble(max_tokens: int, fact: Fact, **options: bool) -> ContextWindow:
+    assembler = ContextAssembler(max_tokens, **options)
+    return assembler.assemble(system_prompt="", query="", facts=[fact])
+
+
 @every_case(
     ("User lives in Boston.", "User lives in Boston. (perhaps no longer)"),
     ("用户住在波士顿。", "用户住在波士顿。（可能已不再如此）"),
@@ -263,19 +252,14 @@ def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text, line):
         thread_id=None, source_event_ids=(),
     )  # fmt: skip
     doubtful = replace(certain, doubted_at=day(2))
-    windows = [
-        ContextAssembler(500).assemble(system_prompt="", query="", facts=[one])
-        for one in (certain, doubtful)
-    ]
+    windows = [assemble(500, one) for one in (certain, doubtful)]
     assert line not in windows[0].prompt
     assert f"] {line}\n" in windows[1].prompt
     assert [None, True] == [window.items[0].to_dict().get("uncertain") for window in windows]
     [few, more] = [window.items[0].tokens for window in windows]
     assert few < more == count_tokens(rendered_item(windows[1].items[0]))
     least = windows[1].tokens
-    assert windows[1].prompt == ContextAssembler(max(least, 64)).assemble(
-        system_prompt="", query="", facts=[doubtful]).prompt  # fmt: skip
+    assert windows[1].prompt == assemble(max(least, 64), doubtful).prompt
     long = replace(doubtful, statement=" ".join([text] * 60))
-    [item] = ContextAssembler(200, cut=True).assemble(
-        system_prompt="", query="", facts=[long]).items  # fmt: skip
+    [item] = assemble(200, long, cut=True).items
     assert item.cut and rendered_item(item).endswith(f" […]{uncertain(text).removeprefix(text)}\n")
