@@ -92,11 +92,9 @@ class RandomRuns:
         numbers = [[self.random.choice((-1.0, 0.5, 1.0)) for _ in range(DIMENSIONS)]
                    for _ in addresses]  # fmt: skip
         return VectorRows(
-            model=MODEL,
-            addresses=addresses,
-            fields=["text"] * len(addresses),
+            model=MODEL, addresses=addresses, fields=["text"] * len(addresses),
             vectors=np.array(numbers, dtype=np.float32),
-        )
+        )  # fmt: skip
 
     def plan(self, known_number: int) -> RunPlan:
         """Return a run of a thread; some of them come too late."""
@@ -192,23 +190,14 @@ class RandomRuns:
         key = slot if functional else f"{slot}:{value.lower()}"
         begins = self.moment()
         draft = FactDraft(
-            fact_type="preference" if "like" in slot else "profile",
-            slot=slot,
-            value=value,
-            statement=f"{slot} is {value}",
-            event_id="e",
-            functional=functional,
-            confidence=0.5,
-            pattern="p",
-            language="en",
-        )
+            fact_type="preference" if "like" in slot else "profile", slot=slot, value=value,
+            statement=f"{slot} is {value}", event_id="e", functional=functional, confidence=0.5,
+            pattern="p", language="en",
+        )  # fmt: skip
         return PlannedFact(
-            memory_id=MemoryId(self.id()),
-            draft=draft,
-            key=key,
-            valid_from=begins,
+            memory_id=MemoryId(self.id()), draft=draft, key=key, valid_from=begins,
             valid_until=self._end_after(begins),
-        )
+        )  # fmt: skip
 
     def _end_after(self, begins: datetime) -> datetime | None:
         return begins + timedelta(minutes=self.random.randrange(300)) if self.maybe(0.4) else None
@@ -220,12 +209,8 @@ class RandomRuns:
         return PlannedEdge(
             edge_id=self.id(),
             draft=TripleDraft(
-                subject=subject.title(),
-                relation=relation,
-                object=object_.title(),
-                event_id="e",
-                functional=relation == "lives_in",
-                confidence=0.5,
+                subject=subject.title(), relation=relation, object=object_.title(), event_id="e",
+                functional=relation == "lives_in", confidence=0.5,
             ),
             subject_key=subject,
             object_key=object_,
@@ -233,7 +218,7 @@ class RandomRuns:
             fact_id=fact_id,
             valid_from=begins,
             valid_until=self._end_after(begins),
-        )
+        )  # fmt: skip
 
     def _row(
         self,
@@ -246,21 +231,14 @@ class RandomRuns:
     ) -> MemoryRow:
         value = self.random.choice(VALUES)
         return MemoryRow(
-            memory_id=memory_id,
-            namespace=memories_namespace(self.scope),
-            key=str(memory_id),
-            kind=kind,
-            text=f"told of {value}",
-            value={"content": value, "metadata": {"slot": "city"}},
-            terms=["told", value],
-            occurred_at=self.moment(),
-            author="ann",
-            importance=self.random.choice((5.0, 8.0)),
+            memory_id=memory_id, namespace=memories_namespace(self.scope), key=str(memory_id),
+            kind=kind, text=f"told of {value}",
+            value={"content": value, "metadata": {"slot": "city"}}, terms=["told", value],
+            occurred_at=self.moment(), author="ann", importance=self.random.choice((5.0, 8.0)),
             expires_at=NOW + timedelta(hours=3) if self.maybe(0.3) else None,
-            thread_id=thread if of_thread else None,
-            run_id=run_id,
+            thread_id=thread if of_thread else None, run_id=run_id,
             words_key=self._words_key() if self.maybe(0.5) else None,
-        )
+        )  # fmt: skip
 
     def _summary(self, run_id: UUID, thread: ThreadId) -> MemoryRow:
         return MemoryRow(
@@ -316,13 +294,10 @@ class RandomRuns:
         numbers = {self.random.randint(1, self.turn_counts[thread]) for _ in range(2)}
         joy = Emotion(valence=0.5, arousal=0.25, label="joy")
         return [
-            Annotation(
-                event_id=f"{thread}{number}",
-                emotion=joy if self.maybe(0.5) else None,
-                importance=9.0 if self.maybe(0.5) else None,
-            )
+            Annotation(event_id=f"{thread}{number}", emotion=joy if self.maybe(0.5) else None,
+                       importance=9.0 if self.maybe(0.5) else None)
             for number in sorted(numbers)
-        ]
+        ]  # fmt: skip
 
     def _retractions(self, thread: ThreadId) -> list[tuple[Retraction, tuple[str, ...]]]:
         if not self.maybe(0.3):
@@ -331,16 +306,10 @@ class RandomRuns:
         return [
             (
                 Retraction(
-                    retraction_id=self.id(),
-                    fact_type="profile",
-                    slot=slot,
-                    subject_key=slot,
-                    value="rome",
-                    said_at=self.moment(),
-                    valid_until=None,
-                    pattern="p",
+                    retraction_id=self.id(), fact_type="profile", slot=slot, subject_key=slot,
+                    value="rome", said_at=self.moment(), valid_until=None, pattern="p",
                     is_doubt=self.maybe(0.5),
                 ),
                 (f"{thread}1", f"{thread}2"),
             )
-        ]
+        ]  # fmt: skip

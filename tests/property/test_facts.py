@@ -172,10 +172,8 @@ def test_an_end_is_moot_where_the_same_turn_gives_the_next_value():
 
 @given(
     st.lists(
-        st.tuples(
-            SLOTS, st.sampled_from(["a", "b", "c", ""]), st.integers(0, 9),
-            st.sampled_from(["assert", "assert", "retract"]), SINCE,
-        )
+        st.tuples(SLOTS, st.sampled_from(["a", "b", "c", ""]), st.integers(0, 9),
+                  st.sampled_from(["assert", "assert", "retract"]), SINCE)
     )
 )  # fmt: skip
 def test_at_most_one_value_per_key_is_ever_current(said):

@@ -52,12 +52,9 @@ def rows(draw: st.DrawFn) -> Row:
     begins, recorded = draw(st.integers(0, 60)), draw(st.integers(0, 50))
     closed = draw(st.none() | st.tuples(st.integers(0, 20), st.integers(0, 20)))
     return Row(
-        draw(st.sampled_from(NAMES)),
-        draw(st.sampled_from(NAMES)),
-        begins,
-        recorded,
+        draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES)), begins, recorded,
         closed and (begins + closed[0], recorded + closed[1]),
-    )
+    )  # fmt: skip
 
 
 graphs = st.lists(rows(), max_size=14)
@@ -84,12 +81,10 @@ def filled(memory: Filling, graph: list[Row]) -> tuple[MemoryEngine, Scope]:
         " subject_key, object_key, valid_from, valid_until, recorded_at, superseded_at)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
-            (
-                scope_path(scope), edge_id(place), row.subject, str(place), row.object,
-                normalised(row.subject), normalised(row.object), day(row.begins),
-                row.closed and day(row.closed[0]), day(row.recorded),
-                row.closed and day(row.closed[1]),
-            )
+            (scope_path(scope), edge_id(place), row.subject, str(place), row.object,
+             normalised(row.subject), normalised(row.object), day(row.begins),
+             row.closed and day(row.closed[0]), day(row.recorded),
+             row.closed and day(row.closed[1]))
             for place, row in enumerate(graph)
         ],
     )  # fmt: skip

@@ -56,20 +56,11 @@ def world_of(rows: list[tuple[str, JobType, str, str, int]]) -> Tables:
             continue
         is_running = status == "running"
         jobs.append(
-            {
-                "job_id": UUID(int=place),
-                "thread_id": thread,
-                "job_type": str(kind),
-                "status": status,
-                "attempts": 1,
-                "run_after": NOW,
-                "created_at": NOW,
-                "worker_id": worker if is_running else None,
-                "result": {},
-                "priority": 0,
-                "lease_until": NOW + timedelta(hours=lease) if is_running else None,
-            }
-        )
+            {"job_id": UUID(int=place), "thread_id": thread, "job_type": str(kind),
+             "status": status, "attempts": 1, "run_after": NOW, "created_at": NOW,
+             "worker_id": worker if is_running else None, "result": {}, "priority": 0,
+             "lease_until": NOW + timedelta(hours=lease) if is_running else None}
+        )  # fmt: skip
     talks = [
         {"thread_id": one, "status": "ending", "event_count": 1, "created_at": NOW,
          "last_active_at": NOW, "ends_at": NOW}

@@ -81,12 +81,9 @@ def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
 ):
     created_at = USED_AT - timedelta(days=older)
     faded_at = forget_at(
-        initial=initial,
-        last_used_at=USED_AT,
-        created_at=created_at,
-        accesses=accesses,
+        initial=initial, last_used_at=USED_AT, created_at=created_at, accesses=accesses,
         policy=RetentionPolicy(min_age_days=min_age_days),
-    )
+    )  # fmt: skip
     assert faded_at >= max(USED_AT, created_at + timedelta(days=min_age_days))
 
 
@@ -156,12 +153,9 @@ def test_a_score_is_the_same_in_sql_and_in_python(
 ):  # fmt: skip
     as_of = READ_AT + timedelta(microseconds=microseconds)
     expected = retention_score(
-        initial=initial,
-        days=(as_of - READ_AT).total_seconds() / 86_400,
-        accesses=accesses,
-        arousal=arousal,
-        decay_rate=decay,
-    )
+        initial=initial, days=(as_of - READ_AT).total_seconds() / 86_400, accesses=accesses,
+        arousal=arousal, decay_rate=decay,
+    )  # fmt: skip
     values = {"initial": initial, "accesses": accesses, "arousal": arousal, "decay": decay,
               "read_at": READ_AT, "as_of": as_of}  # fmt: skip
     assert abs(expected - asked(sql, SCORE, values)) < 1e-9
@@ -183,13 +177,10 @@ LIMIT = st.one_of(st.floats(1e-6, 1), st.sampled_from([0.0, 1.0]))
 POLICY = st.builds(
     RetentionPolicy,
     decay_rate=st.one_of(st.floats(1e-3, 10), st.sampled_from([0.0, 1e-12, 1e300])),
-    threshold=LIMIT,
-    min_age_days=st.floats(0, 1e4),
-    archive_threshold=st.none() | LIMIT,
-    archive_after_days=st.floats(0, 1e4),
-    erase_threshold=st.none() | LIMIT,
+    threshold=LIMIT, min_age_days=st.floats(0, 1e4), archive_threshold=st.none() | LIMIT,
+    archive_after_days=st.floats(0, 1e4), erase_threshold=st.none() | LIMIT,
     erase_after_days=st.floats(0, 1e4),
-)
+)  # fmt: skip
 
 
 @settings(max_examples=300 if LONG else 100)
@@ -219,16 +210,9 @@ def test_the_next_stage_comes_at_the_same_moment(
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"accesses": -1},
-        {"decay": -0.1},
-        {"decay": float("inf")},
-        {"decay": float("nan")},
-        {"initial": 1.1},
-        {"initial": float("nan")},
-        {"arousal": -0.1},
-    ],
-)
+    [{"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
+     {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}],
+)  # fmt: skip
 def test_both_refuse_what_means_nothing(sql, wrong):
     values: dict[str, Any] = {"initial": 0.7, "accesses": 0, "arousal": 0.0, "decay": 0.1} | wrong
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):

@@ -107,14 +107,11 @@ Where do I live?
 
 def full_window() -> ContextWindow:
     return assemble(
-        query="Where do I live?",
-        instructions=["Answer in Dutch."],
-        profile="Ann is 34.",
-        facts=[fact(9, "Ann likes tea.", valid_until=NOON)],
-        memories=[hit(1, "I moved to Ghent.")],
+        query="Where do I live?", instructions=["Answer in Dutch."], profile="Ann is 34.",
+        facts=[fact(9, "Ann likes tea.", valid_until=NOON)], memories=[hit(1, "I moved to Ghent.")],
         summary="They spoke about moving.",
         history=[turn(2, "Noted.", "agent", "helper"), turn(1, "One line\nand another.")],
-    )
+    )  # fmt: skip
 
 
 def test_the_prompt_shows_each_section_between_its_tags_in_reading_order():
@@ -131,19 +128,12 @@ def test_the_window_as_json_tells_where_each_line_comes_from_and_what_it_costs()
     items = window["items"]
     assert isinstance(items, list)
     assert {
-        "ref": "m1",
-        "section": "memories",
-        "text": "I moved to Ghent.",
+        "ref": "m1", "section": "memories", "text": "I moved to Ghent.",
         "tokens": count_tokens("- [m1, 2026-02-28 12:00, ann] I moved to Ghent.\n"),
-        "kind": "episodic",
-        "source": str(UUID(int=1)),
-        "source_event_ids": ["old1"],
-        "author": "ann",
-        "occurred_at": "2026-02-28T12:00:00+00:00",
-        "importance": 7.0,
-        "score": 2.5,
-        "score_parts": {"meaning": 2.0, "words": 0.5},
-    } == items[4]
+        "kind": "episodic", "source": str(UUID(int=1)), "source_event_ids": ["old1"],
+        "author": "ann", "occurred_at": "2026-02-28T12:00:00+00:00", "importance": 7.0,
+        "score": 2.5, "score_parts": {"meaning": 2.0, "words": 0.5},
+    } == items[4]  # fmt: skip
 
 
 def test_the_newest_turns_are_kept_and_shown_oldest_first():

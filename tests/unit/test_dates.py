@@ -80,10 +80,8 @@ def day(text: str) -> datetime:
 def test_an_expression_names_a_range(said, begin, days):
     [found] = resolve(said, NOW)
     assert ("at", day(begin), timedelta(days=days)) == (
-        found.kind,
-        found.begin,
-        found.end - found.begin,
-    )
+        found.kind, found.begin, found.end - found.begin,
+    )  # fmt: skip
     assert said[found.start :].startswith(found.text)
 
 
@@ -135,13 +133,10 @@ def test_a_naive_moment_is_refused():
 
 @every_case(
     ("I moved last month", day("2026-04-01"), False),
-    ("I have lived here since 2019", day("2019-01-01"), False),
-    ("I moved this year", None, False),
-    ("I move next month", None, True),
-    ("I moved last year and again last month", None, False),
-    ("I swim every Friday", None, False),
-    ("I moved", None, False),
-)
+    ("I have lived here since 2019", day("2019-01-01"), False), ("I moved this year", None, False),
+    ("I move next month", None, True), ("I moved last year and again last month", None, False),
+    ("I swim every Friday", None, False), ("I moved", None, False),
+)  # fmt: skip
 def test_only_what_is_over_or_lasts_dates_a_fact(said, began, to_come):
     assert (began, to_come) == begins_at(said, NOW)
 

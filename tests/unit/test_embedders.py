@@ -92,15 +92,10 @@ def wrong(answer: object) -> Embedder:
 
 
 @every_case(
-    ([[math.nan, 1.0]], "NaN"),
-    ([[math.inf, 1.0]], "infinite"),
-    ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
-    ([[1.0, 2.0], [1.0]], "unequal length"),
-    ([], "shape"),
-    ([[]], "shape"),
-    ("text", "no numbers|shape"),
-    (None, "shape|no numbers"),
-)
+    ([[math.nan, 1.0]], "NaN"), ([[math.inf, 1.0]], "infinite"),
+    ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"), ([[1.0, 2.0], [1.0]], "unequal length"),
+    ([], "shape"), ([[]], "shape"), ("text", "no numbers|shape"), (None, "shape|no numbers"),
+)  # fmt: skip
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):
     with pytest.raises(ModelOutputInvalid, match=rf"'wrong'.*({complaint})"):
         await wrong(answer).embed_passages(["one text"])

@@ -24,12 +24,9 @@ from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 FILES = {
-    "chatgpt": "chatgpt.json",
-    "claude": "claude.json",
-    "letta": "letta.af",
-    "mem0": "mem0_get_all.json",
-    "zep": "graphiti.json",
-}
+    "chatgpt": "chatgpt.json", "claude": "claude.json", "letta": "letta.af",
+    "mem0": "mem0_get_all.json", "zep": "graphiti.json",
+}  # fmt: skip
 
 
 SAID = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
@@ -99,17 +96,15 @@ def test_chinese_text_comes_over_letter_by_letter():
 
 @every_case(
     ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
-    (
-        "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
-        "根特很美。你去过吗？",
-    ),
+    ("根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+     "根特很美。你去过吗？"),
     ('See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.', "See Rik Wouters there."),
     ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
     ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
     ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
     ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
     ("My icon is \uf015.", "My icon is \uf015."),
-)
+)  # fmt: skip
 def test_chatgpts_citations_are_no_words(text, shown, tmp_path):
     assert shown == turns(answered(tmp_path, text))[1].text
 
@@ -121,11 +116,9 @@ def test_a_message_of_citations_alone_has_no_text(tmp_path):
 
 def test_claudes_last_branch_is_taken_without_thoughts_and_tools():
     assert [
-        ("m1", "user", "I moved to Lisbon."),
-        ("m2", "agent", "Lisbon it is."),
-        ("m3", "user", "My sister is called Mia."),
-        ("m4", "agent", "Hello Mia."),
-    ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
+        ("m1", "user", "I moved to Lisbon."), ("m2", "agent", "Lisbon it is."),
+        ("m3", "user", "My sister is called Mia."), ("m4", "agent", "Hello Mia."),
+    ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]  # fmt: skip
     assert {
         "messages without text": 1, "attached files": 1, "messages on other branches": 1,
     } == skipped(EXPORTS / "claude.json")  # fmt: skip
@@ -202,11 +195,9 @@ def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file):
 def test_episodes_of_graphiti_are_turns_and_documents_are_statements():
     found = turns(EXPORTS / "graphiti.json")
     assert [
-        ("Ana", "user", "I live in Leeds and work at Acme."),
-        ("assistant", "agent", "Noted, Ana."),
-        ("Ana", "user", "I moved to Lisbon last week."),
-        ("Ana", "user", "我的猫叫米索。"),
-    ] == [(one.author, one.role, one.text) for one in found]
+        ("Ana", "user", "I live in Leeds and work at Acme."), ("assistant", "agent", "Noted, Ana."),
+        ("Ana", "user", "I moved to Lisbon last week."), ("Ana", "user", "我的猫叫米索。"),
+    ] == [(one.author, one.role, one.text) for one in found]  # fmt: skip
     assert {"zep/ana"} == {one.thread for one in found} and {"ana"} == {one.user for one in found}
     [note] = statements(EXPORTS / "graphiti.json")
     assert "Ana is allergic to peanuts." == note.text
@@ -247,20 +238,12 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path):
 
 
 @every_case(
-    (1_700_000_000, "2023-11-14T22:13:20+00:00"),
-    (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
+    (1_700_000_000, "2023-11-14T22:13:20+00:00"), (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
     ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
-    ("2024-05-01", "2024-05-01T00:00:00+00:00"),
-    ("yesterday", None),
-    ("0001-01-01T00:00:00+23:59", None),
-    (True, None),
-    (-1, None),
-    (float("nan"), None),
-    (1e300, None),
-    (10**400, None),
-    (None, None),
-    ([], None),
-)
+    ("2024-05-01", "2024-05-01T00:00:00+00:00"), ("yesterday", None),
+    ("0001-01-01T00:00:00+23:59", None), (True, None), (-1, None), (float("nan"), None),
+    (1e300, None), (10**400, None), (None, None), ([], None),
+)  # fmt: skip
 def test_what_is_no_time_is_none(given, moments):
     found = moment(given)
     assert moments == (found and found.isoformat())
@@ -462,11 +445,9 @@ def test_threads_of_several_users_stay_apart(tmp_path):
 
 def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[str]:
     edges = [
-        {
-            "uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
-            "group_id": node.get("group_id"), "created_at": "2024-01-01",
-            "source_node_uuid": node["uuid"], "target_node_uuid": "oslo",
-        }
+        {"uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
+         "group_id": node.get("group_id"), "created_at": "2024-01-01",
+         "source_node_uuid": node["uuid"], "target_node_uuid": "oslo"}
         for node in nodes
     ]  # fmt: skip
     oslo = {"uuid": "oslo", "name": "Oslo"}
@@ -519,10 +500,8 @@ def records(
     tmp_path: Path, *contents: str, user: str | None = None, names: tuple[str, ...] = (), **doc: Any
 ) -> list[Any]:
     episodes = [
-        {
-            "uuid": f"e{number}", "source": "message", "content": content,
-            "created_at": f"2024-01-{number:02}T00:00:00Z",
-        }
+        {"uuid": f"e{number}", "source": "message", "content": content,
+         "created_at": f"2024-01-{number:02}T00:00:00Z"}
         for number, content in enumerate(contents, 1)
     ]  # fmt: skip
     nodes = [{"uuid": name, "name": name} for name in names]
@@ -600,15 +579,11 @@ def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path):
 @every_case(
     ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
     ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
-    ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
-    ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
-    ("Doctor Smith: hi", "Doctor Smith", "hi"),
-    ("王老师：我在华为上班", "王老师", "我在华为上班"),
-    ("Anne-Marie: hi", "Anne-Marie", "hi"),
-    ("王小明：我在华为上班", "王小明", "我在华为上班"),
-    ("olga: hi", "olga", "hi"),
-    ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
-)
+    ("Olga van der Berg: hi", "Olga van der Berg", "hi"), ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
+    ("Doctor Smith: hi", "Doctor Smith", "hi"), ("王老师：我在华为上班", "王老师", "我在华为上班"),
+    ("Anne-Marie: hi", "Anne-Marie", "hi"), ("王小明：我在华为上班", "王小明", "我在华为上班"),
+    ("olga: hi", "olga", "hi"), ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
+)  # fmt: skip
 def test_another_speaker_is_not_the_user(line, author, text, tmp_path):
     said = [("user", "Rex", "hi"), ("agent", author, text)]
     assert said == spoken(tmp_path, "Rex: hi", line)
@@ -648,12 +623,10 @@ def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(tm
 
 @every_case(
     ("Ana Silva", ("Ana Silva", "Ana Costa"), "Ana Silva"),
-    ("Ana Silva", ("Bob", "Ana Costa"), None),
-    ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
-    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"),
-    ("Ana", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana Silva", ("Bob", "Ana Costa"), None), ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"), ("Ana", ("Ana", "Ana Costa"), "Ana"),
     ("Ana", ("Ana Silva", "Ana Costa"), None),
-)
+)  # fmt: skip
 def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_path):
     found = spoken(tmp_path, "\n".join(f"{one}: hi" for one in speakers), user_id=user)
     assert [("user" if one == own else "agent", one, "hi") for one in speakers] == found

@@ -296,14 +296,10 @@ def test_an_ended_fact_is_shown_without_an_id_where_the_turns_mention_it():
 
 
 @every_case(
-    ("Song7 is great", "song7"),
-    ("我不喜欢 song7 了", "song7"),
-    ("my boss is leaving", "Greg"),
-    ("老板换人了", "Greg"),
-    ("mia turned six", "five"),
-    ("sorry, 33", "Boston"),
+    ("Song7 is great", "song7"), ("我不喜欢 song7 了", "song7"), ("my boss is leaving", "Greg"),
+    ("老板换人了", "Greg"), ("mia turned six", "five"), ("sorry, 33", "Boston"),
     ("my shoe size", "44"),
-)
+)  # fmt: skip
 def test_of_many_facts_those_are_shown_that_the_turns_touch(text, shown):
     facts = [
         *(held(f"song{n}", slot="like", number=n, functional=False) for n in range(400, 0, -1)),
@@ -340,12 +336,9 @@ def test_a_long_fact_is_cut_where_it_is_shown():
 
 
 @every_case(
-    ("My boss moved", {"relation.boss"}),
-    ("我老板换人了", {"relation.boss"}),
-    ("what is your address", {"residence"}),
-    ("the agenda", set()),
-    ("", set()),
-)
+    ("My boss moved", {"relation.boss"}), ("我老板换人了", {"relation.boss"}),
+    ("what is your address", {"residence"}), ("the agenda", set()), ("", set()),
+)  # fmt: skip
 def test_the_slots_that_a_text_mentions(text, slots):
     assert slots <= slots_named(text)
     assert slots or not slots_named(text)

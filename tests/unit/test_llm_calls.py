@@ -100,10 +100,8 @@ async def test_a_function_is_a_model(kind):
         return answer(prompt)
 
     forms: dict[str, Callable[[str], str | Awaitable[str]]] = {
-        "sync": answer,
-        "async": aanswer,
-        "awaitable": lambda prompt: aanswer(prompt),
-    }
+        "sync": answer, "async": aanswer, "awaitable": lambda prompt: aanswer(prompt),
+    }  # fmt: skip
     model = resolve_language_model(forms[kind])
     assert ModelReply(text="fine") == await model.complete(REQUEST)
     assert ["Be brief.\n\nHow are you?"] == asked

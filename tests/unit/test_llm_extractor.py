@@ -57,11 +57,9 @@ async def drawn(
 async def test_an_answer_becomes_drafts():
     more = {"since": "2026-02", "confidence": 0.95, "importance": 7, "privacy": "public"}
     extractor, _ = reading({
-        "facts": [
-            fact([1], "company", "Meta", **more),
-            fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
-            fact([1], "employer", "Google", op="end"),
-        ],
+        "facts": [fact([1], "company", "Meta", **more),
+                  fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
+                  fact([1], "employer", "Google", op="end")],
         "statements": [
             {"turns": [3, 1], "text": "Zhu's daughter Cancan, five, draws.", "importance": 8}
         ],
@@ -264,10 +262,8 @@ async def test_a_turn_too_long_to_be_shown_is_said_to_be_unread():
 
 async def test_numbers_of_no_use_come_into_range():
     found = await drawn(json.dumps({
-        "facts": [
-            fact([1], "name", "Zhu", confidence=math.nan, importance="11"),
-            fact(["turn 3"], "daughter", "Cancan", confidence=100, importance=-math.inf),
-        ],
+        "facts": [fact([1], "name", "Zhu", confidence=math.nan, importance="11"),
+                  fact(["turn 3"], "daughter", "Cancan", confidence=100, importance=-math.inf)],
         "feelings": [{"turn": 1, "valence": -7, "arousal": "200%", "label": "x" * 999}],
     }))  # fmt: skip
     assert [(0.7, 10.0), (1.0, 1.0)] == [(one.confidence, one.importance) for one in found.facts]
@@ -382,13 +378,11 @@ async def test_a_model_draws_on_what_was_said_before():
         "My lover is called Zorro.", "agent: How nice!", "The weather is fine.", "He moves to Bonn."
     )
     answer = {
-        "facts": [
-            fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
-            fact([1], "city", "Bonn", "User moves to Bonn."),
-        ],
+        "facts": [fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
+                  fact([1], "city", "Bonn", "User moves to Bonn.")],
         "statements": [{"turns": [1], "text": "Zorro, the user's lover, moves to Bonn."}],
         "insights": [{"turns": [1], "category": "insight", "text": "The user may miss Zorro."}],
-    }
+    }  # fmt: skip
     found = await drawn(answer, [own], before)
     assert [("e1",), ()] == [one.other_event_ids for one in found.facts]
     assert [("e4", "e1")] == [one.event_ids for one in found.statements]
@@ -396,12 +390,9 @@ async def test_a_model_draws_on_what_was_said_before():
 
 
 @every_case(
-    ("灿灿喜欢画画。", ("e1",)),
-    ("用户的女儿喜欢画画。", ("e1",)),
-    ("用户喜欢画画。", ()),
-    ("The user takes pills for depression.", ("e2",)),
-    ("The user takes pills at night.", ()),
-)
+    ("灿灿喜欢画画。", ("e1",)), ("用户的女儿喜欢画画。", ("e1",)), ("用户喜欢画画。", ()),
+    ("The user takes pills for depression.", ("e2",)), ("The user takes pills at night.", ()),
+)  # fmt: skip
 def test_only_telling_words_count(text, needed):
     *before, own = turns(
         "我女儿叫灿灿，我喜欢她。", "I have had a depression.", "画画：pills at night, I take them"
@@ -420,19 +411,15 @@ def test_a_draft_may_rest_on_context_and_not_on_it_alone():
     found = validated(
         Extraction(
             facts=[told("new", "before", "new", "nowhere"), told("before", "new")],
-            statements=[
-                StatementDraft(text="Both.", event_ids=("before", "new")),
-                StatementDraft(text="Old.", event_ids=("before",)),
-                StatementDraft(text="Neither.", event_ids=("new", "nowhere")),
-            ],
-            insights=[
-                InsightDraft(text="Both, too.", event_ids=("new", "before")),
-                InsightDraft(text="Old, too.", event_ids=("before",)),
-            ],
+            statements=[StatementDraft(text="Both.", event_ids=("before", "new")),
+                        StatementDraft(text="Old.", event_ids=("before",)),
+                        StatementDraft(text="Neither.", event_ids=("new", "nowhere"))],
+            insights=[InsightDraft(text="Both, too.", event_ids=("new", "before")),
+                      InsightDraft(text="Old, too.", event_ids=("before",))],
         ),
         {"new"},
         {"before"},
-    )
+    )  # fmt: skip
     assert [("before",)] == [one.other_event_ids for one in found.extraction.facts]
     assert ["Both."] == [one.text for one in found.extraction.statements]
     assert ["Both, too."] == [one.text for one in found.extraction.insights]

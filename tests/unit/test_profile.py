@@ -228,11 +228,9 @@ def test_a_retraction_replaces_nothing():
 def test_an_event_goes_on_with_the_nearest_earlier_one_of_its_topics():
     memory = Memory("bot")
     work, trip, exam, office = (
-        event("The boss praised the user.", 0),
-        event("用户去了北京旅行。", 1),
-        event("用户准备考试。", 2),
-        event("用户和同事开会，讨论学习计划。", 3),
-    )
+        event("The boss praised the user.", 0), event("用户去了北京旅行。", 1),
+        event("用户准备考试。", 2), event("用户和同事开会，讨论学习计划。", 3),
+    )  # fmt: skip
     memory.update_events([work, trip, exam, office])
     follows = {one.source_id: one for one in memory.relations() if one.kind == "follows"}
     assert {office.event_id} == {*follows}

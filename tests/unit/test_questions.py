@@ -154,19 +154,12 @@ def words_shown(query: str, text: str) -> tuple[str, ...]:
 
 @every_case(
     ("Where do the Dogs live?", "My dog lives here", ("Dogs", "live")),
-    ("Which café, cafe?", "The CAFÉ is shut", ("café", "cafe")),
-    ("tea tea TEA", "tea", ("tea",)),
-    ("What is it?", "what it is", ()),
-    ("她喜欢喝什么茶？", "她喜欢喝绿茶", ("她喜欢喝", "茶")),
-    ("喝茶", "茶馆里喝", ("喝", "茶")),
-    ("茶", "绿茶", ("茶",)),
-    ("Lisa的猫叫什么", "Lisa 有一只猫", ("Lisa", "猫")),
-    ("don't sail", "Bob sails", ("sail",)),
-    ("Ｔea", "tea", ("Tea",)),
-    ("ネコ", "ネコがいる", ("ネコ",)),
-    ("🦜", "🦜", ()),
-    ("", "tea", ()),
-)
+    ("Which café, cafe?", "The CAFÉ is shut", ("café", "cafe")), ("tea tea TEA", "tea", ("tea",)),
+    ("What is it?", "what it is", ()), ("她喜欢喝什么茶？", "她喜欢喝绿茶", ("她喜欢喝", "茶")),
+    ("喝茶", "茶馆里喝", ("喝", "茶")), ("茶", "绿茶", ("茶",)),
+    ("Lisa的猫叫什么", "Lisa 有一只猫", ("Lisa", "猫")), ("don't sail", "Bob sails", ("sail",)),
+    ("Ｔea", "tea", ("Tea",)), ("ネコ", "ネコがいる", ("ネコ",)), ("🦜", "🦜", ()), ("", "tea", ()),
+)  # fmt: skip
 def test_words_are_shown_as_asked(query, text, expected):
     assert expected == words_shown(query, text)
 
@@ -290,13 +283,10 @@ def edge(number: int, subject: str, relation: str, object_: str) -> Edge:
 
 
 EDGES = [
-    edge(1, "user", "mother", "Grace"),
-    edge(2, "user", "son", "Max"),
-    edge(3, "user", "son", "Ben"),
-    edge(4, "user", "works_at", "Acme"),
-    edge(5, "Max", "works_at", "Tesco"),
-    edge(6, "user", "lives_in", "York"),
-]
+    edge(1, "user", "mother", "Grace"), edge(2, "user", "son", "Max"),
+    edge(3, "user", "son", "Ben"), edge(4, "user", "works_at", "Acme"),
+    edge(5, "Max", "works_at", "Tesco"), edge(6, "user", "lives_in", "York"),
+]  # fmt: skip
 
 
 def fact(number: int, slot: str, value: str, begin: int, end: int | None) -> Fact:
@@ -409,14 +399,11 @@ def test_a_question_asks_for_the_past(question, slots):
 
 def test_what_ended_is_told_once_and_what_was_never_true_is_not():
     facts = [
-        fact(1, "residence", "York", 20, None),
-        fact(2, "residence", "Leeds", 0, 5),
-        fact(3, "residence", "leeds", 8, 10),
-        fact(4, "residence", "Hull", 10, 20),
-        fact(5, "residence", "Bath", 7, 7),
-        fact(6, "residence", "York", 5, 7),
+        fact(1, "residence", "York", 20, None), fact(2, "residence", "Leeds", 0, 5),
+        fact(3, "residence", "leeds", 8, 10), fact(4, "residence", "Hull", 10, 20),
+        fact(5, "residence", "Bath", 7, 7), fact(6, "residence", "York", 5, 7),
         fact(7, "residence", "Derby", 3, 40),
-    ]
+    ]  # fmt: skip
     ended = ended_facts(facts, NOW)
     assert [one.value for one in ended] == ["Hull", "leeds"]
     assert past_text(ended[0]) == "User lives in Hull. (past, until 2026-02-11)"
@@ -432,14 +419,11 @@ def test_the_topic_of_a_question_is_what_it_asks_for_besides_whom_and_how():
 
 
 ZHU = [
-    edge(1, "user", "is_called", "小朱"),
-    edge(2, "user", "daughter", "灿灿"),
-    edge(3, "灿灿", "has_age", "5岁"),
-    edge(4, "灿灿", "likes", "画画"),
-    edge(5, "user", "likes", "吃桔子"),
-    edge(6, "user", "favourite_fruit", "桔子"),
+    edge(1, "user", "is_called", "小朱"), edge(2, "user", "daughter", "灿灿"),
+    edge(3, "灿灿", "has_age", "5岁"), edge(4, "灿灿", "likes", "画画"),
+    edge(5, "user", "likes", "吃桔子"), edge(6, "user", "favourite_fruit", "桔子"),
     edge(7, "user", "lives_in", "上海"),
-]
+]  # fmt: skip
 
 
 @every_case(
@@ -459,13 +443,10 @@ def test_a_question_gets_the_relations_it_asks_for(question, relations):
 
 
 @every_case(
-    ("What is my job?", {"employer", "job"}),
-    ("我的工作是什么", {"employer", "job", "work_city"}),
-    ("Where do I live?", {"residence", "place"}),
-    ("What is my wife's job?", set()),
-    ("I love my job.", set()),
-    ("What is the capital of France?", set()),
-)
+    ("What is my job?", {"employer", "job"}), ("我的工作是什么", {"employer", "job", "work_city"}),
+    ("Where do I live?", {"residence", "place"}), ("What is my wife's job?", set()),
+    ("I love my job.", set()), ("What is the capital of France?", set()),
+)  # fmt: skip
 def test_a_question_asks_for_what_the_user_has_one_of(question, slots):
     assert slots == work_and_home_slots(question)
 

@@ -116,13 +116,9 @@ def test_what_holds_all_words_outranks_its_neighbours(voices, similarity):
         role, author = voices[number % len(voices)]
         best = number == 4
         return Said(
-            key="best" if best else str(number),
-            similarity=similarity[0 if best else 1],
-            holds=(0, 1, 2, 3) if best else (0,),
-            role=role,
-            author=author,
-            opens=number == 0,
-        )
+            key="best" if best else str(number), similarity=similarity[0 if best else 1],
+            holds=(0, 1, 2, 3) if best else (0,), role=role, author=author, opens=number == 0,
+        )  # fmt: skip
 
     assert "best" == next(iter(ranked(*map(said, range(9)), by="linear")))
 
@@ -151,14 +147,9 @@ def test_what_the_agent_says_ranks_low():
 
 
 @every_case(
-    ("Where do you live?", True),
-    ("你住在哪里？", True),
-    ("He asked “why?” ", True),
-    ("Really?! ", False),
-    ("Where? In Leeds.", False),
-    ("", False),
-    ("?", True),
-)
+    ("Where do you live?", True), ("你住在哪里？", True), ("He asked “why?” ", True),
+    ("Really?! ", False), ("Where? In Leeds.", False), ("", False), ("?", True),
+)  # fmt: skip
 def test_a_question_is_what_ends_with_a_question_mark(text, expected):
     assert is_question(text) is expected
 
@@ -231,11 +222,9 @@ def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread():
 
 
 @every_case(
-    ("What happened on March 5?", 5),
-    ("What did she do on 5 March 2026?", 5),
-    ("3月5号她做了什么", 5),
-    ("What did we do last week?", 25),
-)
+    ("What happened on March 5?", 5), ("What did she do on 5 March 2026?", 5),
+    ("3月5号她做了什么", 5), ("What did we do last week?", 25),
+)  # fmt: skip
 def test_a_time_in_the_question_lifts_what_was_said_then(query, day):
     then, other = Said(key="then", day=day), Said(key="other", day=14)
     hits = ranked(*FILLER, then, other, by="linear", query=query)
@@ -313,12 +302,10 @@ def test_a_hit_tells_which_words_of_the_query_it_holds():
 
 def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals():
     said = recalled(
-        Said(key="older", similarity=0.4, day=1),
-        Said(key="newer", similarity=0.4, day=2),
+        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
         Said(key="opposite", similarity=-0.2),
-        Said(key="no vector", similarity=None, holds=(0, 1, 2)),
-        Said(key="near", similarity=0.9),
-    )
+        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
+    )  # fmt: skip
     hits = [one.hit() for one in nearest(said, 10)]
     assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
     assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]

@@ -437,14 +437,11 @@ CORRECTIONS = [
     (("age", "34岁"), "说错了，33岁", "33岁"),
 ]
 NO_CORRECTIONS = [
-    (("age", "34"), "sorry, 5"),
-    (("residence", "Boston"), "sorry, Bob"),
-    (("residence", "Boston"), "no wait, Thursday"),
-    (("name", "Tom"), "no, Netflix"),
-    (("name", "Tom"), "Yeah actually!"),
-    (("residence", "南京"), "不对，应该是周四"),
+    (("age", "34"), "sorry, 5"), (("residence", "Boston"), "sorry, Bob"),
+    (("residence", "Boston"), "no wait, Thursday"), (("name", "Tom"), "no, Netflix"),
+    (("name", "Tom"), "Yeah actually!"), (("residence", "南京"), "不对，应该是周四"),
     (("residence", "南京"), "不对，重来"),
-]
+]  # fmt: skip
 
 
 @every_case(*CORRECTIONS)

@@ -373,10 +373,8 @@ def test_a_statement_stands_alone_and_speaks_of_the_user(text, statement):
 
 
 @every_case(
-    (
-        "My name is Zhu and I work at Google, I love spicy food",
-        [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")],
-    ),
+    ("My name is Zhu and I work at Google, I love spicy food",
+     [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")]),
     ("我叫小朱，在谷歌工作，喜欢吃辣", [("name", "小朱"), ("employer", "谷歌"), ("like", "吃辣")]),
     ("I live in Ghent and work at Tarn & Co", [("residence", "Ghent"), ("employer", "Tarn & Co")]),
     ("我儿子叫东东，今年五岁", [("relation.son", "东东"), ("relation.son.age", "五岁")]),
@@ -384,11 +382,9 @@ def test_a_statement_stands_alone_and_speaks_of_the_user(text, statement):
     ("I'm vegan, can you find a bistro?", [("trait", "vegan")]),
     ("我不吃香菜，你有什么推荐？", [("dislike", "香菜")]),
     ("Suggest a gift, because I love tea", [("like", "tea")]),
-    (
-        "My cousin Runa moved to Bergen",
-        [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
-    ),
-)
+    ("My cousin Runa moved to Bergen",
+     [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")]),
+)  # fmt: skip
 def test_each_clause_of_a_sentence_is_read(text, expected):
     assert sorted(expected) == sorted((slot, value) for _, slot, value in read(text))
 
@@ -397,31 +393,23 @@ def test_each_clause_of_a_sentence_is_read(text, expected):
     ("I'm allergic to peanuts and shellfish.", ["peanuts", "shellfish"]),
     ("I love hiking, swimming and baking bread", ["hiking", "swimming", "baking bread"]),
     ("I speak Danish and a little Dutch", ["Danish", "Dutch"]),
-    ("We have two cats, Miso and Soba", ["Miso", "Soba"]),
-    ("我会说法语和德语", ["法语", "德语"]),
+    ("We have two cats, Miso and Soba", ["Miso", "Soba"]), ("我会说法语和德语", ["法语", "德语"]),
     ("我喜欢钓鱼、下棋、种花", ["钓鱼", "下棋", "种花"]),
-    ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
-    ("I love rock and roll", ["rock and roll"]),
-)
+    ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]), ("I love rock and roll", ["rock and roll"]),
+)  # fmt: skip
 def test_an_enumeration_becomes_one_fact_each(text, values):
     assert values == [value for _, _, value in read(text)]
 
 
 @every_case(
-    (
-        "I used to love coffee but now I prefer green tea",
-        [("retract", "like", "coffee"), ("assert", "like", "green tea")],
-    ),
+    ("I used to love coffee but now I prefer green tea",
+     [("retract", "like", "coffee"), ("assert", "like", "green tea")]),
     ("以前最爱打牌，现在只玩数独", [("retract", "like", "打牌"), ("assert", "like", "数独")]),
-    (
-        "I resigned from Halden Print and joined Corvid Maps in May.",
-        [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],
-    ),
-    (
-        "我从松果科技离职了，现在在海风出版社上班",
-        [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
-    ),
-)
+    ("I resigned from Halden Print and joined Corvid Maps in May.",
+     [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")]),
+    ("我从松果科技离职了，现在在海风出版社上班",
+     [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")]),
+)  # fmt: skip
 def test_an_update_ends_the_old_and_states_the_new(text, expected):
     assert expected == read(text)
 
@@ -489,12 +477,10 @@ def test_two_daughters_are_two_facts_of_a_slot_with_many_values():
 
 
 @every_case(
-    ("I live in Porto", "profile", True),
-    ("I love tea", "preference", False),
-    ("My favourite colour is teal", "preference", True),
-    ("Never call me at night", "rule", False),
+    ("I live in Porto", "profile", True), ("I love tea", "preference", False),
+    ("My favourite colour is teal", "preference", True), ("Never call me at night", "rule", False),
     ("My son is nine", "profile", True),
-)
+)  # fmt: skip
 def test_the_slot_decides_the_type_and_whether_one_value_holds(text, fact_type, functional):
     assert [(fact_type, functional)] == [(fact.fact_type, fact.functional) for fact in facts(text)]
 

@@ -23,23 +23,19 @@ def at(year: int, month: int, day: int, hour: int = 0) -> datetime:
 @every_case(
     ("last Tuesday", at(2026, 11, 17), at(2026, 11, 18)),
     ("上周二", at(2026, 11, 10), at(2026, 11, 11)),
-    ("on 2024-05-01", at(2024, 5, 1), at(2024, 5, 2)),
-    ("2024-05", at(2024, 5, 1), at(2024, 6, 1)),
-    ("2024/5/1", at(2024, 5, 1), at(2024, 5, 2)),
-    ("2024.05.01", at(2024, 5, 1), at(2024, 5, 2)),
+    ("on 2024-05-01", at(2024, 5, 1), at(2024, 5, 2)), ("2024-05", at(2024, 5, 1), at(2024, 6, 1)),
+    ("2024/5/1", at(2024, 5, 1), at(2024, 5, 2)), ("2024.05.01", at(2024, 5, 1), at(2024, 5, 2)),
     ("从2024/5/1到2024/5/10", at(2024, 5, 1), at(2024, 5, 11)),
-    ("two weeks ago", at(2026, 11, 2), at(2026, 11, 9)),
-    ("since 2019", at(2019, 1, 1), NOW),
+    ("two weeks ago", at(2026, 11, 2), at(2026, 11, 9)), ("since 2019", at(2019, 1, 1), NOW),
     ("last 7 days", NOW - timedelta(days=7), NOW),
     ("in the past three months", at(2026, 8, 22, 12), NOW),
-    ("最近三天", NOW - timedelta(days=3), NOW),
-    ("过去两个月", at(2026, 9, 22, 12), NOW),
+    ("最近三天", NOW - timedelta(days=3), NOW), ("过去两个月", at(2026, 9, 22, 12), NOW),
     ("from 2024-05-01 to 2024-05-10", at(2024, 5, 1), at(2024, 5, 11)),
     ("between last week and yesterday", at(2026, 11, 9), at(2026, 11, 22)),
     ("从上周一到上周三", at(2026, 11, 9), at(2026, 11, 12)),
     ("3月到5月", at(2026, 3, 1), at(2026, 6, 1)),
     ("上个月的时候", at(2026, 10, 1), at(2026, 11, 1)),
-)
+)  # fmt: skip
 def test_words_name_a_stretch_of_time(words, begin, end):
     assert (begin, end) == stretch(words, None, None, NOW)
 
@@ -148,13 +144,11 @@ def test_moments_and_words_bound_a_stretch():
 
 
 @every_case(
-    (NAIVE, None, "begin has no time zone"),
-    (None, NAIVE, "end has no time zone"),
+    (NAIVE, None, "begin has no time zone"), (None, NAIVE, "end has no time zone"),
     (NOW, NOW - timedelta(days=1), "end must be after begin"),
-    (NOW, NOW, "end must be after begin"),
-    (7, None, "begin must be a datetime or words"),
+    (NOW, NOW, "end must be after begin"), (7, None, "begin must be a datetime or words"),
     ("soon", None, "begin 'soon' names no time"),
-)
+)  # fmt: skip
 def test_moments_that_bound_nothing_are_refused(begin, end, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         stretch(None, begin, end, NOW)  # type: ignore[arg-type]

@@ -142,11 +142,9 @@ def test_a_summary_that_rolls_on_shows_the_newest():
 
 @every_case(
     (40, "The old ferry to the island leaves at…"),
-    (61, "The old ferry to the island leaves at noon on workdays…"),
-    (8, "The old…"),
-    (3, ""),
+    (61, "The old ferry to the island leaves at noon on workdays…"), (8, "The old…"), (3, ""),
     (0, ""),
-)
+)  # fmt: skip
 def test_a_single_long_sentence_is_cut_at_a_clause_or_a_word(limit, expected):
     ferry = "The old ferry to the island leaves at noon on workdays, and at ten on all other days."
     assert summarise(user(ferry), max_characters=limit) == expected

@@ -26,19 +26,16 @@ from shared_core.nlp.rules import kin_word
 MOST_BYTES = 5_000_000
 
 FOUND = [
-    ("i wear a medium", "size", "medium"),
-    ("deathly allergic to eggs", "allergy", "eggs"),
+    ("i wear a medium", "size", "medium"), ("deathly allergic to eggs", "allergy", "eggs"),
     ("But can't handle aubergine!", "dislike", "aubergine"),
     ("Our team is on Obsidian", "tool", "Obsidian"),
     ("been in porto since may, still lost", "residence", "porto"),
     ("my lad Otis starts reception in sept", "relation.son", "Otis"),
     ("hubby is coeliac so no bread", "relation.husband.trait", "coeliac"),
-    ("年初从福州搬到贵阳", "residence", "贵阳"),
-    ("查出来金属过敏", "allergy", "金属"),
-    ("二甲双胍一天两次", "medication", "二甲双胍"),
-    ("鞋42码偏宽", "size", "42码"),
+    ("年初从福州搬到贵阳", "residence", "贵阳"), ("查出来金属过敏", "allergy", "金属"),
+    ("二甲双胍一天两次", "medication", "二甲双胍"), ("鞋42码偏宽", "size", "42码"),
     ("我弟在部队", "relation.brother.employer", "部队"),
-]
+]  # fmt: skip
 
 NOTED = [
     ("got my permanent residence today", "got my permanent residence today"),
@@ -89,14 +86,11 @@ def test_the_reader_finds_what_no_rule_reads(text, slot, value):
 @pytest.mark.xfail(strict=True, reason="the corpus holds too few turns of this kind")
 @pytest.mark.parametrize(
     ("text", "slot", "value"),
-    [
-        ("starting 8th grade in september", "grade", "8th grade"),
-        ("i own a wood stove", "possession", "a wood stove"),
-        ("我们组用Java", "tool", "Java"),
-        ("相机是索尼A7M4", "possession", "索尼A7M4"),
-        ("3 yrs sober on sunday", "note", "3 yrs sober on sunday"),
-    ],
-)
+    [("starting 8th grade in september", "grade", "8th grade"),
+     ("i own a wood stove", "possession", "a wood stove"), ("我们组用Java", "tool", "Java"),
+     ("相机是索尼A7M4", "possession", "索尼A7M4"),
+     ("3 yrs sober on sunday", "note", "3 yrs sober on sunday")],
+)  # fmt: skip
 def test_the_reader_should_find_this_too(text, slot, value):
     assert [value] == [one.value for one in drafts(text) if one.slot == slot]
 
