@@ -69,17 +69,15 @@ class RandomRuns:
         self.turn_counts[thread] += 1
         value = self.random.choice(VALUES)
         event = Event(
-            event_id=f"{thread}{self.turn_counts[thread]}",
-            author="ann",
+            event_id=f"{thread}{self.turn_counts[thread]}", author="ann",
             role=self.random.choice(("user", "agent")),
-            text=f"about {value} {self.turn_counts[thread]}",
-            occurred_at=self.moment(),
+            text=f"about {value} {self.turn_counts[thread]}", occurred_at=self.moment(),
             importance=self.random.choice((5.0, 7.5)),
             expires_at=NOW + timedelta(hours=self.random.randrange(2, 60))
             if self.maybe(0.2)
             else None,
             metadata={"emotion": {"label": "joy"}} if self.maybe(0.2) else {},
-        )
+        )  # fmt: skip
         memory_id = MemoryId(self.id())
         value_of = {"metadata": {"place": "屋", **event.metadata}} if self.maybe(0.7) else {}
         return EventRow(
@@ -127,23 +125,13 @@ class RandomRuns:
         rows += drawn if inherited else []
         moved = self.random.sample(self.edges, min(len(self.edges), 1))
         return RunPlan(
-            run_id=run_id,
-            kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
-            scope=self.scope,
-            thread_id=thread,
-            extractor="rules",
-            started_at=NOW,
-            read=read if self.maybe(0.8) else None,
-            summed=summed if sums else None,
-            close=close,
-            ended=[one for one, _ in close] + self._retired(again[:1], inherited),
-            facts=facts,
-            memories=rows,
-            sources=self._sources(with_sources),
-            inherited=inherited,
+            run_id=run_id, kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
+            scope=self.scope, thread_id=thread, extractor="rules", started_at=NOW,
+            read=read if self.maybe(0.8) else None, summed=summed if sums else None, close=close,
+            ended=[one for one, _ in close] + self._retired(again[:1], inherited), facts=facts,
+            memories=rows, sources=self._sources(with_sources), inherited=inherited,
             summary_key=summary_key(thread) if sums else None,
-            summary_run=self.summary_runs[thread] if sums else None,
-            edges=edges,
+            summary_run=self.summary_runs[thread] if sums else None, edges=edges,
             edge_sources=sorted(
                 {
                     (one, self._random_turn(), self.random.randrange(2))
@@ -165,7 +153,7 @@ class RandomRuns:
             bounds=self.random.sample(self.facts, min(len(self.facts), 1)),
             move_edges=[(one, self.moment()) for one in moved],
             doubted=self._doubted(),
-        )
+        )  # fmt: skip
 
     def applied(self, plan: RunPlan) -> None:
         """Record the rows of an applied run, for later runs."""
@@ -212,12 +200,8 @@ class RandomRuns:
                 subject=subject.title(), relation=relation, object=object_.title(), event_id="e",
                 functional=relation == "lives_in", confidence=0.5,
             ),
-            subject_key=subject,
-            object_key=object_,
-            memory_id=fact_id if self.maybe(0.5) else None,
-            fact_id=fact_id,
-            valid_from=begins,
-            valid_until=self._end_after(begins),
+            subject_key=subject, object_key=object_, memory_id=fact_id if self.maybe(0.5) else None,
+            fact_id=fact_id, valid_from=begins, valid_until=self._end_after(begins),
         )  # fmt: skip
 
     def _row(
@@ -242,20 +226,15 @@ class RandomRuns:
 
     def _summary(self, run_id: UUID, thread: ThreadId) -> MemoryRow:
         return MemoryRow(
-            memory_id=MemoryId(self.id()),
-            namespace=memories_namespace(self.scope),
-            key=summary_key(thread),
-            kind="summary",
-            text=f"chapter {run_id.int}",
-            value={"content": "chapter"},
-            terms=["chapter"],
-            occurred_at=self.moment(),
+            memory_id=MemoryId(self.id()), namespace=memories_namespace(self.scope),
+            key=summary_key(thread), kind="summary", text=f"chapter {run_id.int}",
+            value={"content": "chapter"}, terms=["chapter"], occurred_at=self.moment(),
             expires_at=NOW + timedelta(hours=self.random.randrange(30, 60))
             if self.maybe(0.3)
             else None,
             thread_id=thread,
             run_id=run_id,
-        )
+        )  # fmt: skip
 
     def _random_turn(self) -> tuple[ThreadId, str]:
         thread = self.random.choice([one for one in THREADS if self.turn_counts[one]])

@@ -75,12 +75,10 @@ def test_a_file_shows_which_product_wrote_it(product, file):
 def test_chatgpts_current_branch_is_taken_without_tools_and_pictures():
     found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-en"]
     assert [
-        ("user", "I live in Porto and I work as a vet."),
-        ("agent", "Porto is lovely."),
-        ("user", "My cat is called Miso."),
-        ("user", "And a dog called Rex."),
+        ("user", "I live in Porto and I work as a vet."), ("agent", "Porto is lovely."),
+        ("user", "My cat is called Miso."), ("user", "And a dog called Rex."),
         ("agent", "Hello Miso and Rex!"),
-    ] == [(one.role, one.text) for one in found]
+    ] == [(one.role, one.text) for one in found]  # fmt: skip
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == found[0].at
     assert found[2].at <= found[3].at  # a message without a time has that of the one before
     assert "A vet in Porto" == found[0].metadata["title"]

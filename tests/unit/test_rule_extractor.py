@@ -253,10 +253,8 @@ STATEMENTS = [
     ("Never call me at night", "Rule from the user: Never call them at night."),
     ("Always cite sources when I ask for facts.",
      'Rule from the user: "Always cite sources when I ask for facts".'),
-    ("我叫苏禾", "用户叫苏禾。"),
-    ("我女儿叫灿灿。", "用户的女儿叫灿灿。"),
-    ("我今年36", "用户36岁。"),
-    ("我从不喝酒", "用户从不喝酒。"),
+    ("我叫苏禾", "用户叫苏禾。"), ("我女儿叫灿灿。", "用户的女儿叫灿灿。"),
+    ("我今年36", "用户36岁。"), ("我从不喝酒", "用户从不喝酒。"),
     ("别再给我推荐网红店", "用户定的规则：别再给用户推荐网红店。"),
     ("我已经从松果科技离职了", "用户不再在松果科技工作。"),
 ]  # fmt: skip

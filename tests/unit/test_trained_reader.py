@@ -43,12 +43,10 @@ NOTED = [
 ]
 
 OVER = [
-    ("stopped taking lexapro", "lexapro"),
-    ("停了二甲双胍", "二甲双胍"),
-    ("swapped the iphone for a pixel", "iphone"),
-    ("把win删了换ubuntu", "win"),
+    ("stopped taking lexapro", "lexapro"), ("停了二甲双胍", "二甲双胍"),
+    ("swapped the iphone for a pixel", "iphone"), ("把win删了换ubuntu", "win"),
     ("旺财昨晚走的", "旺财"),
-]
+]  # fmt: skip
 
 SILENT = [
     "he moved to Porto last month", "thinking of moving to Porto", "i used to live in Porto",
