@@ -1,7 +1,6 @@
 """Secrets are found by form and checksum; the privacy class of a text by its slot and words."""
 
 import json
-from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -170,15 +169,14 @@ def test_a_kind_that_is_dropped_takes_the_whole_text(kind, text, secret):
     assert text == privacy_policy("off").redact(text).text
 
 
-def test_a_policy_of_no_known_form_is_refused():
-    with pytest.raises(InvalidInput, match="privacy 'paranoid' is unknown: give one of default"):
-        privacy_policy("paranoid")
-    with pytest.raises(
-        InvalidInput, match="privacy kind 'cards' is unknown: give one of private_k"
-    ):
-        privacy_policy({"cards": "mask"})
-    with pytest.raises(InvalidInput, match="must be one of off, mask, drop, got 'hide'"):
-        privacy_policy({"card": "hide"})
+@every_case(
+    ("paranoid", "privacy 'paranoid' is unknown: give one of default"),
+    ({"cards": "mask"}, "privacy kind 'cards' is unknown: give one of private_k"),
+    ({"card": "hide"}, "must be one of off, mask, drop, got 'hide'"),
+)
+def test_a_policy_of_no_known_form_is_refused(given, told):
+    with pytest.raises(InvalidInput, match=told):
+        privacy_policy(given)
 
 
 def test_long_text_made_to_be_slow_is_not():
@@ -192,11 +190,10 @@ def test_long_text_made_to_be_slow_is_not():
 
 
 def test_only_what_is_unmistakable_goes_out_of_an_applications_values():
-    value = {"order": "4111111111111111", "deep": [{"key": "AKIAIOSFODNN7EXAMPLE"}, 3, None]}
-    assert {
-        "order": "4111111111111111",
-        "deep": [{"key": "[REDACTED: api_key]"}, 3, None],
-    } == DEFAULT.redact_value(value)
+    def value(key: str) -> dict[str, Any]:
+        return {"order": "4111111111111111", "deep": [{"key": key}, 3, None]}
+
+    assert value("[REDACTED: api_key]") == DEFAULT.redact_value(value("AKIAIOSFODNN7EXAMPLE"))
 
 
 def test_a_session_event_loses_secrets_in_what_is_said_only():
@@ -324,25 +321,17 @@ def test_the_examples_are_many_and_different(spoken):
     assert not [text for text in public if private_by_words(text)]
 
 
-async def classes(texts: Sequence[str]) -> list[str]:
-    embedder = UseEmbedder()
-    near = {
-        spoken: prototypes_of(spoken, await embedder.embed_passages(examples(spoken)))
-        for spoken in ("en", "zh")
-    }
-    vectors = await embedder.embed_passages(texts)
-    return [
-        class_by_example(vector, near[language(text)])
-        for text, vector in zip(texts, vectors, strict=True)
-    ]
-
-
 async def test_capitals_are_public_and_who_looks_like_one_is_private():
     public = ["Kyoto is the old capital of Japan.", "Canberra is the capital of Australia.",
               "堪培拉是澳大利亚的首都", "东京是日本的首都"]  # fmt: skip
     private = ["Clara is the mother of Ben.", "Milo was in the Hospital of Porto.",
                "林悦是上海分公司的经理", "王强是李丽的前夫"]  # fmt: skip
-    assert ["public"] * 4 + ["private"] * 4 == await classes([*public, *private])
+    embedder, texts = UseEmbedder(), [*public, *private]
+    near = {spoken: prototypes_of(spoken, await embedder.embed_passages(examples(spoken)))
+            for spoken in ("en", "zh")}  # fmt: skip
+    vectors = zip(texts, await embedder.embed_passages(texts), strict=True)
+    found = [class_by_example(vector, near[language(text)]) for text, vector in vectors]
+    assert ["public"] * 4 + ["private"] * 4 == found
 
 
 def circle(*degrees: float) -> Any:
