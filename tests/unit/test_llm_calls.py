@@ -5,22 +5,12 @@ from typing import Any
 import pytest
 from every_case import every_case
 
+from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
 from shared_core.core.domain import ModelUsage
 from shared_core.core.event_loops import run_sync
-from shared_core.errors import (
-    InvalidInput,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
+from shared_core.models import FunctionModel, ModelReply, ModelRequest, resolve_language_model
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.failures import coded_failure, model_failure
-from shared_core.models.language_model import (
-    FunctionModel,
-    ModelReply,
-    ModelRequest,
-    resolve_language_model,
-)
 from tests.unit.scripted_model import ScriptedModel
 
 REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")

@@ -11,6 +11,7 @@ import pytest
 from every_case import every_case
 from memories import memory
 
+from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import ShownMemory
 from shared_core.core.domain import (
@@ -25,12 +26,6 @@ from shared_core.core.domain import (
     StatementDraft,
 )
 from shared_core.core.ids import uuid7
-from shared_core.errors import (
-    InvalidInput,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
 from shared_core.extraction.draft_validation import validated
 from shared_core.extraction.earlier_turns import EarlierTurns
 from shared_core.extraction.llm_extractor import ModelExtractor

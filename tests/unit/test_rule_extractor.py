@@ -412,14 +412,25 @@ def test_an_update_ends_the_old_and_states_the_new(text, expected):
     assert expected == read(text)
 
 
-@every_case(
-    ("I love hiking because it clears my head.", "hiking"),
-    ("I like jazz, especially in the evening", "jazz"),
-    ("I love tea so much, thanks!", "tea"),
-    ("我喜欢徒步，因为能散心", "徒步"),
-)
-def test_a_value_ends_where_the_aside_begins(text, value):
-    assert [("assert", "like", value)] == read(text)
+READ = {
+    "a value ends where the aside begins": [
+        ("I love hiking because it clears my head.", [("like", "hiking")]),
+        ("I like jazz, especially in the evening", [("like", "jazz")]),
+        ("I love tea so much, thanks!", [("like", "tea")]),
+        ("我喜欢徒步，因为能散心", [("like", "徒步")])],
+    "the same fact is drawn once from a turn":
+        [("I love tea. Really, I love tea!", [("like", "tea")])],
+    "a short form does not replace the full name of the same turn":
+        [("我叫林晓雨，叫我晓雨就行", [("name", "林晓雨")])],
+    "a sentence of more than four hundred characters is left alone":
+        [("I love " + "very " * 80 + "old maps", [])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_is_read_of_a_text_alone(case):
+    for text, facts_read in READ[case]:
+        assert [("assert", *fact) for fact in facts_read] == read(text)
 
 
 @every_case("我在上海上班，住在苏州", "我住在苏州，在上海上班")
@@ -448,9 +459,8 @@ def test_what_was_read_in_part_wants_a_model(text, wants):
 
 def test_one_marital_status_holds_at_a_time():
     texts = ["I am single", "I'm married", "I'm divorced now", "我单身", "我结婚了", "我离婚了"]
-    assert {(fact.slot, fact.functional) for text in texts for fact in facts(text)} == {
-        ("marital_status", True)
-    }
+    found = {(fact.slot, fact.functional) for text in texts for fact in facts(text)}
+    assert found == {("marital_status", True)}
 
 
 @every_case("agent", "tool", "system")
@@ -458,19 +468,10 @@ def test_only_the_user_speaks_about_the_user(role):
     assert facts("My name is Orla.", role=role) == []
 
 
-def test_the_same_fact_is_drawn_once_from_a_turn():
-    assert read("I love tea. Really, I love tea!") == [("assert", "like", "tea")]
-
-
-def test_a_short_form_does_not_replace_the_full_name_of_the_same_turn():
-    assert read("我叫林晓雨，叫我晓雨就行") == [("assert", "name", "林晓雨")]
-
-
 def test_two_daughters_are_two_facts_of_a_slot_with_many_values():
     found = facts("My daughters are called Ann and Mia.")
     assert [(fact.slot, fact.value, fact.functional) for fact in found] == [
-        ("relation.daughter", "Ann", False),
-        ("relation.daughter", "Mia", False),
+        ("relation.daughter", name, False) for name in ("Ann", "Mia")
     ]
 
 
@@ -490,10 +491,6 @@ def test_both_languages_name_a_relation_alike():
 def test_each_sentence_is_read_in_its_own_language():
     found = facts("I live in Porto. 我喜欢钓鱼。")
     assert [(fact.language, fact.value) for fact in found] == [("en", "Porto"), ("zh", "钓鱼")]
-
-
-def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone():
-    assert read("I love " + "very " * 80 + "old maps") == []
 
 
 @pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])
