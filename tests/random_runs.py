@@ -11,18 +11,10 @@ from both_engines import DIMENSIONS, MODEL, NOW
 from shared_core import Event, Scope
 from shared_core.core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
 from shared_core.core.namespaces import memories_namespace, summary_key
+from shared_core.ports import runs
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
-from shared_core.ports.runs import (
-    Annotation,
-    Passage,
-    PlannedEdge,
-    PlannedFact,
-    Retraction,
-    RunPlan,
-    Source,
-)
 
 SCOPE = Scope("app", "ann 安")
 THREADS = (ThreadId("t"), ThreadId("聊天"))
@@ -94,7 +86,7 @@ class RandomRuns:
             vectors=np.array(numbers, dtype=np.float32),
         )  # fmt: skip
 
-    def plan(self, known_number: int) -> RunPlan:
+    def plan(self, known_number: int) -> runs.RunPlan:
         """Return a run of a thread; some of them come too late."""
         run_id, thread = self.id(), self.random.choice(THREADS)
         facts = [self._fact() for _ in range(self.random.randrange(3))]
@@ -115,16 +107,16 @@ class RandomRuns:
         close = self._ends(self.facts)
         sums = self.maybe(0.5)
         late = self.maybe(0.05)
-        read = Passage(
+        read = runs.Passage(
             mark=self.read[thread] + late,
             to=self.random.randint(self.read[thread], self.turn_counts[thread]),
         )
-        summed = Passage(mark=self.summed[thread], to=self.turn_counts[thread])
+        summed = runs.Passage(mark=self.summed[thread], to=self.turn_counts[thread])
         if sums:
             rows.append(self._summary(run_id, thread))
         rows += drawn if inherited else []
         moved = self.random.sample(self.edges, min(len(self.edges), 1))
-        return RunPlan(
+        return runs.RunPlan(
             run_id=run_id, kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
             scope=self.scope, thread_id=thread, extractor="rules", started_at=NOW,
             read=read if self.maybe(0.8) else None, summed=summed if sums else None, close=close,
@@ -155,7 +147,7 @@ class RandomRuns:
             doubted=self._doubted(),
         )  # fmt: skip
 
-    def applied(self, plan: RunPlan) -> None:
+    def applied(self, plan: runs.RunPlan) -> None:
         """Record the rows of an applied run, for later runs."""
         thread = plan.thread_id
         assert thread
@@ -172,7 +164,7 @@ class RandomRuns:
     def _words_key(self) -> UUID:
         return UUID(int=10_000 + self.random.randrange(30))
 
-    def _fact(self) -> PlannedFact:
+    def _fact(self) -> runs.PlannedFact:
         slot, value = self.random.choice(SLOTS), self.random.choice(VALUES)
         functional = slot in ("city", "relation.son.age")
         key = slot if functional else f"{slot}:{value.lower()}"
@@ -182,7 +174,7 @@ class RandomRuns:
             statement=f"{slot} is {value}", event_id="e", functional=functional, confidence=0.5,
             pattern="p", language="en",
         )  # fmt: skip
-        return PlannedFact(
+        return runs.PlannedFact(
             memory_id=MemoryId(self.id()), draft=draft, key=key, valid_from=begins,
             valid_until=self._end_after(begins),
         )  # fmt: skip
@@ -190,11 +182,11 @@ class RandomRuns:
     def _end_after(self, begins: datetime) -> datetime | None:
         return begins + timedelta(minutes=self.random.randrange(300)) if self.maybe(0.4) else None
 
-    def _edge(self, facts: list[PlannedFact]) -> PlannedEdge:
+    def _edge(self, facts: list[runs.PlannedFact]) -> runs.PlannedEdge:
         subject, object_ = self.random.sample(NAMES, 2)
         relation, begins = self.random.choice(("lives_in", "knows")), self.moment()
         fact_id = self.random.choice(facts).memory_id if facts and self.maybe(0.6) else None
-        return PlannedEdge(
+        return runs.PlannedEdge(
             edge_id=self.id(),
             draft=TripleDraft(
                 subject=subject.title(), relation=relation, object=object_.title(), event_id="e",
@@ -240,7 +232,7 @@ class RandomRuns:
         thread = self.random.choice([one for one in THREADS if self.turn_counts[one]])
         return thread, f"{thread}{self.random.randint(1, self.turn_counts[thread])}"
 
-    def _sources(self, memory_ids: list[Any]) -> list[Source]:
+    def _sources(self, memory_ids: list[Any]) -> list[runs.Source]:
         found = {
             (one, self._random_turn(), basis)
             for one in memory_ids
@@ -248,7 +240,7 @@ class RandomRuns:
             for _ in range(self.random.randint(1, 2))
         }
         return [
-            Source(address=(memories_namespace(self.scope), str(one)), turn=turn, basis=basis)
+            runs.Source(address=(memories_namespace(self.scope), str(one)), turn=turn, basis=basis)
             for one, turn, basis in sorted(found)
         ]
 
@@ -267,24 +259,24 @@ class RandomRuns:
         drawn_from = {basis for _, basis in inherited}
         return [one for one in some if one not in drawn_from or self.maybe(0.1)]
 
-    def _annotations(self, thread: ThreadId) -> list[Annotation]:
+    def _annotations(self, thread: ThreadId) -> list[runs.Annotation]:
         if not self.turn_counts[thread]:
             return []
         numbers = {self.random.randint(1, self.turn_counts[thread]) for _ in range(2)}
         joy = Emotion(valence=0.5, arousal=0.25, label="joy")
         return [
-            Annotation(event_id=f"{thread}{number}", emotion=joy if self.maybe(0.5) else None,
+            runs.Annotation(event_id=f"{thread}{number}", emotion=joy if self.maybe(0.5) else None,
                        importance=9.0 if self.maybe(0.5) else None)
             for number in sorted(numbers)
         ]  # fmt: skip
 
-    def _retractions(self, thread: ThreadId) -> list[tuple[Retraction, tuple[str, ...]]]:
+    def _retractions(self, thread: ThreadId) -> list[tuple[runs.Retraction, tuple[str, ...]]]:
         if not self.maybe(0.3):
             return []
         slot = self.random.choice(SLOTS)
         return [
             (
-                Retraction(
+                runs.Retraction(
                     retraction_id=self.id(), fact_type="profile", slot=slot, subject_key=slot,
                     value="rome", said_at=self.moment(), valid_until=None, pattern="p",
                     is_doubt=self.maybe(0.5),

@@ -10,14 +10,8 @@ from hypothesis import given, settings, strategies as st
 from long_forms import LONG
 
 from shared_core.core.domain import USER, FactDraft, MemoryId, TripleDraft
+from shared_core.knowledge import fact_planning as planning
 from shared_core.knowledge.edge_planning import plan_edges
-from shared_core.knowledge.fact_planning import (
-    FactPlan,
-    fact_key,
-    plan_facts,
-    slots_to_read,
-    without_moot,
-)
 from shared_core.nlp.text import normalised
 from shared_core.ports.runs import KnownEdge, KnownFact, PlannedFact, Retraction
 
@@ -47,15 +41,15 @@ def days_of(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - START).days
 
 
-def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> FactPlan:
+def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> planning.FactPlan:
     said_at = {one.event_id: on(int(one.event_id)) for one in drafts}
-    return plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
+    return planning.plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
 
 
 def known(
     slot: str, value: str, day: int = 0, *, functional: bool = True, subject: str = USER
 ) -> KnownFact:
-    key = fact_key(draft(slot, value, functional=functional, subject=subject))
+    key = planning.fact_key(draft(slot, value, functional=functional, subject=subject))
     return KnownFact(
         memory_id=MemoryId(uuid4()), fact_type="profile", key=key, value=value, valid_from=on(day)
     )
@@ -155,8 +149,8 @@ def test_what_is_said_opens_and_ends_facts(case):
 
 
 def test_what_is_said_of_a_slot_needs_the_facts_of_others():
-    assert ["dislike", "like"] == slots_to_read([draft("like", "Jazz")])
-    assert ["relation.daughter", AGE] == slots_to_read([draft(AGE, "six")])
+    assert ["dislike", "like"] == planning.slots_to_read([draft("like", "Jazz")])
+    assert ["relation.daughter", AGE] == planning.slots_to_read([draft(AGE, "six")])
 
 
 SLOTS = st.sampled_from(["employer", "like", "dislike"])
@@ -166,8 +160,8 @@ SINCE = st.sampled_from([None, 0, 3, 12])
 def test_an_end_is_moot_where_the_same_turn_gives_the_next_value():
     left, joined = job("Stripe", operation="retract"), job("Figma")
     unlike = draft("like", "coffee", operation="retract")
-    assert [joined, unlike] == without_moot([left, joined, unlike])
-    assert [joined, left] == without_moot([joined, left])
+    assert [joined, unlike] == planning.without_moot([left, joined, unlike])
+    assert [joined, left] == planning.without_moot([joined, left])
 
 
 @given(
@@ -215,7 +209,7 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
         known("relation.daughter", "Mia", functional=False),
         known("relation.daughter.age", "5", subject="Mia"),
     ]
-    assert {"relation.daughter", "relation.daughter.age"} <= set(slots_to_read([about]))
+    assert {"relation.daughter", "relation.daughter.age"} <= set(planning.slots_to_read([about]))
     done = plan([about], before)
     assert [fact.key for fact in done.opened] == ["relation.daughter.age@mia"]
     assert list(done.closed) == [before[1].memory_id]
@@ -224,7 +218,7 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
 def test_what_was_told_of_a_name_ends_when_the_relation_is_told():
     age = draft("relation.daughter.age", "6", 3, functional=True, subject="Mia")
     before = [known("about.mia.age", "5", subject="Mia")]
-    assert "about.mia.age" in slots_to_read([age])
+    assert "about.mia.age" in planning.slots_to_read([age])
     assert list(plan([age], before).closed) == [before[0].memory_id]
 
 
@@ -250,10 +244,12 @@ class Read:
 
     def turn(self, one: FactDraft) -> None:
         at = on(int(one.event_id))
-        slots = slots_to_read([one])
+        slots = planning.slots_to_read([one])
         known = [fact for fact in self.facts.values() if fact.key.split(":")[0] in slots]
         retracted = [end for end in self.retractions if end.slot in slots and end.said_at > at]
-        found = plan_facts([one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted)
+        found = planning.plan_facts(
+            [one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted
+        )
         for memory_id, until in found.closed.items():
             assert self.facts[memory_id].valid_until is None
             self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)

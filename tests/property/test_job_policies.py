@@ -132,10 +132,10 @@ def test_a_job_that_another_worker_claimed_again_is_not_put_back():
     job = NewJob(job_id=UUID(int=9), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
     policy = policies.start_job(ThreadId("a"), job, "w3", NOW + timedelta(hours=1), NOW)
     answers = run(_rows_of(next(policy)), world)
-    [row] = world[policies.JOBS]
+    row = world[policies.JOBS][0]
     row |= {"worker_id": "w2", "lease_until": NOW + timedelta(hours=1)}
     run(_done(policy.send(answers)), world)
-    [row] = world[policies.JOBS]
+    row = world[policies.JOBS][0]
     assert (row["status"], row["worker_id"]) == ("running", "w2")
 
 

@@ -14,13 +14,7 @@ from shared_core.context.window import ContextWindow, rendered_item
 from shared_core.core.domain import Extraction, FactDraft, MemoryId
 from shared_core.core.doubts import doubted_at, marked
 from shared_core.extraction.draft_validation import validated
-from shared_core.knowledge.fact_planning import (
-    FactPlan,
-    doubt_counts,
-    fact_key,
-    plan_facts,
-    without_moot,
-)
+from shared_core.knowledge import fact_planning as planning
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.nlp.uncertainty import uncertain
@@ -54,8 +48,8 @@ AGE_OF_MIA = {"slot": "relation.daughter.age", "value": "5", "subject": "Mia"}
 
 def known(one: FactDraft, *days: float, doubted: float | None = None) -> KnownFact:
     return KnownFact(
-        memory_id=MemoryId(HELD), fact_type=one.fact_type, key=fact_key(one), value=one.value,
-        valid_from=day(days[0]), stated_at=[day(at) for at in days],
+        memory_id=MemoryId(HELD), fact_type=one.fact_type, key=planning.fact_key(one),
+        value=one.value, valid_from=day(days[0]), stated_at=[day(at) for at in days],
         doubted_at=None if doubted is None else day(doubted),
     )  # fmt: skip
 
@@ -65,10 +59,10 @@ def plan(
     facts: Sequence[KnownFact] = (),
     retractions: Sequence[Retraction] = (),
     first_id: int = 1,
-) -> FactPlan:
+) -> planning.FactPlan:
     ids = (MemoryId(UUID(int=number)) for number in count(first_id))
     said_at = {one.event_id: day(float(one.event_id)) for one in drafts}
-    return plan_facts(drafts, facts, said_at, lambda: next(ids), retractions, day(99))
+    return planning.plan_facts(drafts, facts, said_at, lambda: next(ids), retractions, day(99))
 
 
 @every_case(
@@ -79,7 +73,7 @@ def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given):
     held = known(draft(1, **({**given, "value": given.get("value") or "Boston"})), 1)
     made = plan([doubt(3, **given)], [held])
     assert {HELD: day(3)} == made.doubted
-    assert ([], {}, {"doubted": 1}) == (made.opened, made.closed, doubt_counts(made))
+    assert ([], {}, {"doubted": 1}) == (made.opened, made.closed, planning.doubt_counts(made))
     [(kept, event_ids)] = made.retracted
     assert (True, "doubt.p", day(3), ("3",)) == (
         kept.is_doubt, kept.pattern, kept.said_at, event_ids)  # fmt: skip
@@ -107,7 +101,7 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     made = plan([draft(at)], [known(draft(1), 1, doubted=3)])
     assert expected == made.doubted
     assert [MemoryId(HELD)] == [one for one, _ in made.seen_again]
-    assert ({"confirmed": 1} if expected else {}) == doubt_counts(made)
+    assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
 def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
@@ -122,7 +116,7 @@ def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
 def test_a_fact_of_the_same_run_is_written_with_its_mark():
     made = plan([draft(1), doubt(2)])
     assert [day(2)] == [one.doubted_at for one in made.opened]
-    assert ({}, {"doubted": 1}) == (made.doubted, doubt_counts(made))
+    assert ({}, {"doubted": 1}) == (made.doubted, planning.doubt_counts(made))
     assert [None] == [one.doubted_at for one in plan([draft(1), doubt(2), draft(3)]).opened]
 
 
@@ -169,7 +163,9 @@ def test_the_order_of_reading_does_not_matter(said, expected):
         assert [expected] == held, [(one.operation, one.event_id) for one in order]
 
 
-def applied(facts: dict[UUID, KnownFact], made: FactPlan, at: datetime) -> dict[UUID, KnownFact]:
+def applied(
+    facts: dict[UUID, KnownFact], made: planning.FactPlan, at: datetime
+) -> dict[UUID, KnownFact]:
     """Return the facts after a run of one draft."""
     found = dict(facts)
     for memory_id, _ in made.seen_again:
@@ -194,8 +190,8 @@ def test_a_doubt_says_nothing_else():
     bare = doubt(1, statement="", value="")
     [kept] = validated(Extraction(facts=[bare]), {"1"}).extraction.facts
     assert "doubt" == kept.operation
-    assert ["assert"] == [one.operation for one in without_moot([doubt(1), draft(1)])]
-    assert ["doubt"] == [one.operation for one in without_moot([doubt(1)])]
+    assert ["assert"] == [one.operation for one in planning.without_moot([doubt(1), draft(1)])]
+    assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
 
 
 def test_the_mark_is_one_key_of_the_metadata():

@@ -14,13 +14,8 @@ from every_case import every_case
 from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
+from shared_core.models import model_batches as batching
 from shared_core.models.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
-from shared_core.models.model_batches import (
-    MAX_URGENT_IN_A_ROW,
-    EncodeRequest,
-    ModelBatches,
-    ModelThread,
-)
 from shared_core.ports.storage import Embedder
 
 if TYPE_CHECKING:
@@ -169,22 +164,22 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most():
 
 
 async def test_passages_are_never_put_off_for_ever():
-    thread, done = ModelThread("test"), []
+    thread, done = batching.ModelThread("test"), []
     held = threading.Event()
     first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
     rest = asyncio.create_task(thread.run(lambda: done.append("rest"), urgent=False))
     urgent = [asyncio.create_task(thread.run(lambda: done.append("urgent"), urgent=True))
-              for _ in range(2 * MAX_URGENT_IN_A_ROW)]  # fmt: skip
+              for _ in range(2 * batching.MAX_URGENT_IN_A_ROW)]  # fmt: skip
     await asyncio.sleep(0)
     held.set()
     await asyncio.gather(first, rest, *urgent)
-    assert MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
+    assert batching.MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
     with pytest.raises(ZeroDivisionError):
         await asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
 
 
 async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
-    thread, held, begun = ModelThread("test"), threading.Event(), threading.Event()
+    thread, held, begun = batching.ModelThread("test"), threading.Event(), threading.Event()
     here = threading.get_ident()
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
     assert here != await thread.run(threading.get_ident, urgent=True)
@@ -241,15 +236,15 @@ class Model:
         return np.array([[float(text)] for text in texts], dtype=np.float32)
 
 
-def batch(encode: Callable[[list[str]], Vectors], *texts: str) -> EncodeRequest:
-    return EncodeRequest(texts=texts, encode=encode, most_texts=4, most_characters=20)
+def batch(encode: Callable[[list[str]], Vectors], *texts: str) -> batching.EncodeRequest:
+    return batching.EncodeRequest(texts=texts, encode=encode, most_texts=4, most_characters=20)
 
 
 async def held(
-    model: Model, *wanted: EncodeRequest, brief: bool = False
-) -> tuple[ModelBatches, asyncio.Task[Vectors], list[asyncio.Task[Vectors]]]:
+    model: Model, *wanted: batching.EncodeRequest, brief: bool = False
+) -> tuple[batching.ModelBatches, asyncio.Task[Vectors], list[asyncio.Task[Vectors]]]:
     """Return a caller that the model is at work for until model.go_on, and what waits behind."""
-    batches = ModelBatches("test")
+    batches = batching.ModelBatches("test")
     task = asyncio.create_task(batches.embed(batch(model.encode, "0"), urgent=True, brief=False))
     await asyncio.to_thread(model.began.wait, 60)
     waiting = [asyncio.create_task(batches.embed(one, urgent=True, brief=brief)) for one in wanted]
@@ -276,7 +271,7 @@ async def test_what_waits_is_embedded_together_as_far_as_it_fits():
 
 
 async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
-    batches, model = ModelBatches("test"), Model()
+    batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
     await batches.embed(batch(model.encode, "1"), urgent=True, brief=True)
     assert [threading.get_ident()] == model.threads
@@ -315,7 +310,7 @@ async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
 
 
 async def test_many_threads_and_loops_lose_nothing():
-    batches, model = ModelBatches("test"), Model()
+    batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
 
     async def ask(number: int) -> bool:

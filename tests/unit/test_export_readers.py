@@ -12,13 +12,7 @@ import pytest
 from every_case import every_case
 
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.transfer.sources import (
-    FactRecord,
-    SkippedRecord,
-    StatementRecord,
-    TurnRecord,
-    open_source,
-)
+from shared_core.transfer import sources
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
@@ -34,15 +28,15 @@ SAID = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"
 
 
 def of_kind(kind: type[Any], path: Path) -> list[Any]:
-    return [one for one in open_source(path).records() if isinstance(one, kind)]
+    return [one for one in sources.open_source(path).records() if isinstance(one, kind)]
 
 
-turns, facts = partial(of_kind, TurnRecord), partial(of_kind, FactRecord)
-statements = partial(of_kind, StatementRecord)
+turns, facts = partial(of_kind, sources.TurnRecord), partial(of_kind, sources.FactRecord)
+statements = partial(of_kind, sources.StatementRecord)
 
 
 def skipped(path: Path) -> Counter[str]:
-    return Counter(one.reason for one in of_kind(SkippedRecord, path))
+    return Counter(one.reason for one in of_kind(sources.SkippedRecord, path))
 
 
 def written(path: Path, document: object) -> Path:
@@ -69,7 +63,7 @@ def answered(path: Path, text: str) -> Path:
 
 @every_case(*FILES.items())
 def test_a_file_shows_which_product_wrote_it(product, file):
-    assert product == open_source(EXPORTS / file).product
+    assert product == sources.open_source(EXPORTS / file).product
 
 
 def test_chatgpts_current_branch_is_taken_without_tools_and_pictures():
@@ -254,7 +248,7 @@ def test_a_cut_off_file_is_named(tmp_path):
         for length in (1, len(text) // 2, len(text.rstrip()) - 1):
             cut.write_text(text[:length], "utf-8")
             with pytest.raises(InvalidInput, match=f"^{file} was cut off, its end is missing"):
-                list(open_source(cut).records())
+                list(sources.open_source(cut).records())
 
 
 @every_case(
@@ -274,29 +268,29 @@ def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     file = tmp_path / "odd.json"
     file.write_bytes(content)
     with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:
-        list(open_source(file).records())
+        list(sources.open_source(file).records())
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_of_another_product_is_named_with_the_way_out():
     with pytest.raises(InvalidInput, match="an export of claude, not of chatgpt.*--from claude"):
-        open_source(EXPORTS / "claude.json", "chatgpt")
+        sources.open_source(EXPORTS / "claude.json", "chatgpt")
 
 
 def test_odd_archives_and_missing_files_are_named(tmp_path):
     with pytest.raises(NotFound, match="cannot be read"):
-        open_source(tmp_path / "absent.json")
+        sources.open_source(tmp_path / "absent.json")
     with pytest.raises(NotFound, match="cannot be read"):
-        open_source(tmp_path)
+        sources.open_source(tmp_path)
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"PK\x03\x04 and nothing else")
     with pytest.raises(InvalidInput, match="damaged zip archive"):
-        open_source(broken)
+        sources.open_source(broken)
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(other, "w") as packed:
         packed.writestr("photo.jpg", "x")
     with pytest.raises(InvalidInput, match="holds no conversations.json, but 'photo.jpg'"):
-        open_source(other)
+        sources.open_source(other)
 
 
 def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path):
@@ -333,7 +327,7 @@ def test_a_refusal_does_not_quote_the_export(tmp_path):
     file = tmp_path / "c.json"
     file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
     with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
-        open_source(file)
+        sources.open_source(file)
     assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
 
 
@@ -345,7 +339,7 @@ def test_a_damaged_archive_is_refused(tmp_path):
     content[60:200] = b"\xff" * 140
     archive.write_bytes(content)
     with pytest.raises(InvalidInput, match="cannot be unpacked"):
-        list(open_source(archive, "claude").records())
+        list(sources.open_source(archive, "claude").records())
 
 
 def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
@@ -504,12 +498,14 @@ def records(
     ]  # fmt: skip
     nodes = [{"uuid": name, "name": name} for name in names]
     file = written(tmp_path / "graph.json", {"episodes": episodes, "nodes": nodes, **doc})
-    return list(open_source(file).records(user))
+    return list(sources.open_source(file).records(user))
 
 
 def spoken(tmp_path: Path, *contents: str, **options: Any) -> list[Turn]:
     found = records(tmp_path, *contents, **{"user_id": "rex", **options})
-    return [(one.role, one.author, one.text) for one in found if isinstance(one, TurnRecord)]
+    return [
+        (one.role, one.author, one.text) for one in found if isinstance(one, sources.TurnRecord)
+    ]
 
 
 def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path):
@@ -632,5 +628,5 @@ def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_
 
 def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path):
     found = records(tmp_path, "system: be kind\nRex: hi\nsearch (tool): 42", user_id="rex")
-    assert 2 == sum(isinstance(one, SkippedRecord) for one in found)
-    assert ["e1/2"] == [one.event_id for one in found if isinstance(one, TurnRecord)]
+    assert 2 == sum(isinstance(one, sources.SkippedRecord) for one in found)
+    assert ["e1/2"] == [one.event_id for one in found if isinstance(one, sources.TurnRecord)]

@@ -10,13 +10,7 @@ from uuid import UUID
 import pytest
 from every_case import every_case
 
-from shared_core.core.decay import (
-    UNWEIGHTED_INITIAL,
-    days_between,
-    forget_at,
-    initial_strength,
-    retention_score,
-)
+from shared_core.core import decay
 from shared_core.core.domain import MemoryId
 from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.errors import CapabilityMissing, InvalidInput
@@ -28,19 +22,19 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @every_case((0.4, 1), (0.55, 3), (0.7, 5), (0.82, 7), (1.0, 10))
 def test_importance_gives_the_initial_strength(strength, importance):
-    assert pytest.approx(strength) == initial_strength(importance)
+    assert pytest.approx(strength) == decay.initial_strength(importance)
 
 
 @every_case((0, 0.0), (5, 3.0), (40, 12.5), (10**9, 100.0))
 def test_the_documented_function_is_the_one_of_initial_strength_a_fifth(accesses, days):
     documented = min(1.0, math.exp(-0.1 * days) * (1 + math.log(1 + accesses)) / 5)
-    score = retention_score(initial=UNWEIGHTED_INITIAL, days=days, accesses=accesses)
+    score = decay.retention_score(initial=decay.UNWEIGHTED_INITIAL, days=days, accesses=accesses)
     assert pytest.approx(documented, abs=1e-12) == score
 
 
 SCORES = {
     "full arousal halves the decay": (
-        {"days": 20, "arousal": 1.0}, pytest.approx(retention_score(initial=0.7, days=10))),
+        {"days": 20, "arousal": 1.0}, pytest.approx(decay.retention_score(initial=0.7, days=10))),
     "an access in the future counts as one just now": ({"days": -0.001}, 0.7),
     "no score is above one": ({"initial": 1.0, "days": 0, "accesses": 10**9}, 1.0),
     "without decay nothing fades": ({"days": 1e9, "decay_rate": 0.0}, 0.7),
@@ -50,14 +44,14 @@ SCORES = {
 @pytest.mark.parametrize("case", SCORES)
 def test_a_score_tells_what_is_left(case):
     given, score = SCORES[case]
-    assert score == retention_score(**{"initial": 0.7, **given})
+    assert score == decay.retention_score(**{"initial": 0.7, **given})
 
 
 @every_case((13.8629, 1), (19.4591, 5), (23.0259, 10))
 def test_a_memory_nobody_reads_fades_by_its_importance(days, importance):
-    faded = forget_at(initial=initial_strength(importance), last_used_at=NOON)
+    faded = decay.forget_at(initial=decay.initial_strength(importance), last_used_at=NOON)
     assert faded is not None
-    assert pytest.approx(days, abs=1e-4) == days_between(NOON, faded)
+    assert pytest.approx(days, abs=1e-4) == decay.days_between(NOON, faded)
 
 
 WEEK = NOON + timedelta(days=7)
@@ -78,7 +72,7 @@ FORGOTTEN = {
 @pytest.mark.parametrize("case", FORGOTTEN)
 def test_a_memory_is_forgotten_then(case):
     given, at = FORGOTTEN[case]
-    assert at == forget_at(**{"initial": 0.7, "last_used_at": NOON, **given})
+    assert at == decay.forget_at(**{"initial": 0.7, "last_used_at": NOON, **given})
 
 
 def test_the_documented_settings_have_names():
@@ -92,21 +86,21 @@ def test_the_documented_settings_have_names():
 
 
 @every_case(
-    lambda: initial_strength(0),
-    lambda: initial_strength(math.nan),
-    lambda: retention_score(initial=1.1, days=0),
-    lambda: retention_score(initial=0.5, days=math.nan),
-    lambda: retention_score(initial=0.5, days=math.inf),
-    lambda: retention_score(initial=0.5, days=0, accesses=-1),
-    lambda: retention_score(initial=0.5, days=0, accesses=True),
-    lambda: retention_score(initial=0.5, days=0, arousal=1.5),
-    lambda: retention_score(initial=0.5, days=0, decay_rate=-0.1),
-    lambda: retention_score(initial=0.5, days=0, decay_rate=math.inf),
+    lambda: decay.initial_strength(0),
+    lambda: decay.initial_strength(math.nan),
+    lambda: decay.retention_score(initial=1.1, days=0),
+    lambda: decay.retention_score(initial=0.5, days=math.nan),
+    lambda: decay.retention_score(initial=0.5, days=math.inf),
+    lambda: decay.retention_score(initial=0.5, days=0, accesses=-1),
+    lambda: decay.retention_score(initial=0.5, days=0, accesses=True),
+    lambda: decay.retention_score(initial=0.5, days=0, arousal=1.5),
+    lambda: decay.retention_score(initial=0.5, days=0, decay_rate=-0.1),
+    lambda: decay.retention_score(initial=0.5, days=0, decay_rate=math.inf),
     lambda: RetentionPolicy(threshold=1.5),
     lambda: RetentionPolicy(decay_rate=math.nan),
     lambda: RetentionPolicy(min_age_days=-1),
-    lambda: forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
-    lambda: days_between(NOON, NOON.replace(tzinfo=None)),
+    lambda: decay.forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
+    lambda: decay.days_between(NOON, NOON.replace(tzinfo=None)),
 )
 def test_values_that_mean_nothing_are_refused(attempt):
     with pytest.raises(InvalidInput):
@@ -129,7 +123,7 @@ def test_an_unread_memory_is_known_from_its_birth():
     assert (NOON, NOON + 15 * DAY) == (curve.points[0].at, curve.points[-1].at)
     assert {"known"} == {point.sure for point in curve.points}
     assert all(after.score < before.score for before, after in pairwise(curve.points))
-    assert pytest.approx(retention_score(initial=0.7, days=5)) == curve.score
+    assert pytest.approx(decay.retention_score(initial=0.7, days=5)) == curve.score
 
 
 def test_before_the_last_read_it_is_only_known_what_it_was_at_least():
