@@ -11,18 +11,10 @@ from both_engines import DIMENSIONS, MODEL, NOW
 from shared_core import Event, Scope
 from shared_core.core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
 from shared_core.core.namespaces import memories_namespace, summary_key
+from shared_core.ports import runs
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
-from shared_core.ports.runs import (
-    Annotation,
-    Passage,
-    PlannedEdge,
-    PlannedFact,
-    Retraction,
-    RunPlan,
-    Source,
-)
 
 SCOPE = Scope("app", "ann 安")
 THREADS = (ThreadId("t"), ThreadId("聊天"))
@@ -69,17 +61,15 @@ class RandomRuns:
         self.turn_counts[thread] += 1
         value = self.random.choice(VALUES)
         event = Event(
-            event_id=f"{thread}{self.turn_counts[thread]}",
-            author="ann",
+            event_id=f"{thread}{self.turn_counts[thread]}", author="ann",
             role=self.random.choice(("user", "agent")),
-            text=f"about {value} {self.turn_counts[thread]}",
-            occurred_at=self.moment(),
+            text=f"about {value} {self.turn_counts[thread]}", occurred_at=self.moment(),
             importance=self.random.choice((5.0, 7.5)),
             expires_at=NOW + timedelta(hours=self.random.randrange(2, 60))
             if self.maybe(0.2)
             else None,
             metadata={"emotion": {"label": "joy"}} if self.maybe(0.2) else {},
-        )
+        )  # fmt: skip
         memory_id = MemoryId(self.id())
         value_of = {"metadata": {"place": "屋", **event.metadata}} if self.maybe(0.7) else {}
         return EventRow(
@@ -92,13 +82,11 @@ class RandomRuns:
         numbers = [[self.random.choice((-1.0, 0.5, 1.0)) for _ in range(DIMENSIONS)]
                    for _ in addresses]  # fmt: skip
         return VectorRows(
-            model=MODEL,
-            addresses=addresses,
-            fields=["text"] * len(addresses),
+            model=MODEL, addresses=addresses, fields=["text"] * len(addresses),
             vectors=np.array(numbers, dtype=np.float32),
-        )
+        )  # fmt: skip
 
-    def plan(self, known_number: int) -> RunPlan:
+    def plan(self, known_number: int) -> runs.RunPlan:
         """Return a run of a thread; some of them come too late."""
         run_id, thread = self.id(), self.random.choice(THREADS)
         facts = [self._fact() for _ in range(self.random.randrange(3))]
@@ -119,33 +107,23 @@ class RandomRuns:
         close = self._ends(self.facts)
         sums = self.maybe(0.5)
         late = self.maybe(0.05)
-        read = Passage(
+        read = runs.Passage(
             mark=self.read[thread] + late,
             to=self.random.randint(self.read[thread], self.turn_counts[thread]),
         )
-        summed = Passage(mark=self.summed[thread], to=self.turn_counts[thread])
+        summed = runs.Passage(mark=self.summed[thread], to=self.turn_counts[thread])
         if sums:
             rows.append(self._summary(run_id, thread))
         rows += drawn if inherited else []
         moved = self.random.sample(self.edges, min(len(self.edges), 1))
-        return RunPlan(
-            run_id=run_id,
-            kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
-            scope=self.scope,
-            thread_id=thread,
-            extractor="rules",
-            started_at=NOW,
-            read=read if self.maybe(0.8) else None,
-            summed=summed if sums else None,
-            close=close,
-            ended=[one for one, _ in close] + self._retired(again[:1], inherited),
-            facts=facts,
-            memories=rows,
-            sources=self._sources(with_sources),
-            inherited=inherited,
+        return runs.RunPlan(
+            run_id=run_id, kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
+            scope=self.scope, thread_id=thread, extractor="rules", started_at=NOW,
+            read=read if self.maybe(0.8) else None, summed=summed if sums else None, close=close,
+            ended=[one for one, _ in close] + self._retired(again[:1], inherited), facts=facts,
+            memories=rows, sources=self._sources(with_sources), inherited=inherited,
             summary_key=summary_key(thread) if sums else None,
-            summary_run=self.summary_runs[thread] if sums else None,
-            edges=edges,
+            summary_run=self.summary_runs[thread] if sums else None, edges=edges,
             edge_sources=sorted(
                 {
                     (one, self._random_turn(), self.random.randrange(2))
@@ -167,9 +145,9 @@ class RandomRuns:
             bounds=self.random.sample(self.facts, min(len(self.facts), 1)),
             move_edges=[(one, self.moment()) for one in moved],
             doubted=self._doubted(),
-        )
+        )  # fmt: skip
 
-    def applied(self, plan: RunPlan) -> None:
+    def applied(self, plan: runs.RunPlan) -> None:
         """Record the rows of an applied run, for later runs."""
         thread = plan.thread_id
         assert thread
@@ -186,54 +164,37 @@ class RandomRuns:
     def _words_key(self) -> UUID:
         return UUID(int=10_000 + self.random.randrange(30))
 
-    def _fact(self) -> PlannedFact:
+    def _fact(self) -> runs.PlannedFact:
         slot, value = self.random.choice(SLOTS), self.random.choice(VALUES)
         functional = slot in ("city", "relation.son.age")
         key = slot if functional else f"{slot}:{value.lower()}"
         begins = self.moment()
         draft = FactDraft(
-            fact_type="preference" if "like" in slot else "profile",
-            slot=slot,
-            value=value,
-            statement=f"{slot} is {value}",
-            event_id="e",
-            functional=functional,
-            confidence=0.5,
-            pattern="p",
-            language="en",
-        )
-        return PlannedFact(
-            memory_id=MemoryId(self.id()),
-            draft=draft,
-            key=key,
-            valid_from=begins,
+            fact_type="preference" if "like" in slot else "profile", slot=slot, value=value,
+            statement=f"{slot} is {value}", event_id="e", functional=functional, confidence=0.5,
+            pattern="p", language="en",
+        )  # fmt: skip
+        return runs.PlannedFact(
+            memory_id=MemoryId(self.id()), draft=draft, key=key, valid_from=begins,
             valid_until=self._end_after(begins),
-        )
+        )  # fmt: skip
 
     def _end_after(self, begins: datetime) -> datetime | None:
         return begins + timedelta(minutes=self.random.randrange(300)) if self.maybe(0.4) else None
 
-    def _edge(self, facts: list[PlannedFact]) -> PlannedEdge:
+    def _edge(self, facts: list[runs.PlannedFact]) -> runs.PlannedEdge:
         subject, object_ = self.random.sample(NAMES, 2)
         relation, begins = self.random.choice(("lives_in", "knows")), self.moment()
         fact_id = self.random.choice(facts).memory_id if facts and self.maybe(0.6) else None
-        return PlannedEdge(
+        return runs.PlannedEdge(
             edge_id=self.id(),
             draft=TripleDraft(
-                subject=subject.title(),
-                relation=relation,
-                object=object_.title(),
-                event_id="e",
-                functional=relation == "lives_in",
-                confidence=0.5,
+                subject=subject.title(), relation=relation, object=object_.title(), event_id="e",
+                functional=relation == "lives_in", confidence=0.5,
             ),
-            subject_key=subject,
-            object_key=object_,
-            memory_id=fact_id if self.maybe(0.5) else None,
-            fact_id=fact_id,
-            valid_from=begins,
-            valid_until=self._end_after(begins),
-        )
+            subject_key=subject, object_key=object_, memory_id=fact_id if self.maybe(0.5) else None,
+            fact_id=fact_id, valid_from=begins, valid_until=self._end_after(begins),
+        )  # fmt: skip
 
     def _row(
         self,
@@ -246,44 +207,32 @@ class RandomRuns:
     ) -> MemoryRow:
         value = self.random.choice(VALUES)
         return MemoryRow(
-            memory_id=memory_id,
-            namespace=memories_namespace(self.scope),
-            key=str(memory_id),
-            kind=kind,
-            text=f"told of {value}",
-            value={"content": value, "metadata": {"slot": "city"}},
-            terms=["told", value],
-            occurred_at=self.moment(),
-            author="ann",
-            importance=self.random.choice((5.0, 8.0)),
+            memory_id=memory_id, namespace=memories_namespace(self.scope), key=str(memory_id),
+            kind=kind, text=f"told of {value}",
+            value={"content": value, "metadata": {"slot": "city"}}, terms=["told", value],
+            occurred_at=self.moment(), author="ann", importance=self.random.choice((5.0, 8.0)),
             expires_at=NOW + timedelta(hours=3) if self.maybe(0.3) else None,
-            thread_id=thread if of_thread else None,
-            run_id=run_id,
+            thread_id=thread if of_thread else None, run_id=run_id,
             words_key=self._words_key() if self.maybe(0.5) else None,
-        )
+        )  # fmt: skip
 
     def _summary(self, run_id: UUID, thread: ThreadId) -> MemoryRow:
         return MemoryRow(
-            memory_id=MemoryId(self.id()),
-            namespace=memories_namespace(self.scope),
-            key=summary_key(thread),
-            kind="summary",
-            text=f"chapter {run_id.int}",
-            value={"content": "chapter"},
-            terms=["chapter"],
-            occurred_at=self.moment(),
+            memory_id=MemoryId(self.id()), namespace=memories_namespace(self.scope),
+            key=summary_key(thread), kind="summary", text=f"chapter {run_id.int}",
+            value={"content": "chapter"}, terms=["chapter"], occurred_at=self.moment(),
             expires_at=NOW + timedelta(hours=self.random.randrange(30, 60))
             if self.maybe(0.3)
             else None,
             thread_id=thread,
             run_id=run_id,
-        )
+        )  # fmt: skip
 
     def _random_turn(self) -> tuple[ThreadId, str]:
         thread = self.random.choice([one for one in THREADS if self.turn_counts[one]])
         return thread, f"{thread}{self.random.randint(1, self.turn_counts[thread])}"
 
-    def _sources(self, memory_ids: list[Any]) -> list[Source]:
+    def _sources(self, memory_ids: list[Any]) -> list[runs.Source]:
         found = {
             (one, self._random_turn(), basis)
             for one in memory_ids
@@ -291,7 +240,7 @@ class RandomRuns:
             for _ in range(self.random.randint(1, 2))
         }
         return [
-            Source(address=(memories_namespace(self.scope), str(one)), turn=turn, basis=basis)
+            runs.Source(address=(memories_namespace(self.scope), str(one)), turn=turn, basis=basis)
             for one, turn, basis in sorted(found)
         ]
 
@@ -310,37 +259,28 @@ class RandomRuns:
         drawn_from = {basis for _, basis in inherited}
         return [one for one in some if one not in drawn_from or self.maybe(0.1)]
 
-    def _annotations(self, thread: ThreadId) -> list[Annotation]:
+    def _annotations(self, thread: ThreadId) -> list[runs.Annotation]:
         if not self.turn_counts[thread]:
             return []
         numbers = {self.random.randint(1, self.turn_counts[thread]) for _ in range(2)}
         joy = Emotion(valence=0.5, arousal=0.25, label="joy")
         return [
-            Annotation(
-                event_id=f"{thread}{number}",
-                emotion=joy if self.maybe(0.5) else None,
-                importance=9.0 if self.maybe(0.5) else None,
-            )
+            runs.Annotation(event_id=f"{thread}{number}", emotion=joy if self.maybe(0.5) else None,
+                       importance=9.0 if self.maybe(0.5) else None)
             for number in sorted(numbers)
-        ]
+        ]  # fmt: skip
 
-    def _retractions(self, thread: ThreadId) -> list[tuple[Retraction, tuple[str, ...]]]:
+    def _retractions(self, thread: ThreadId) -> list[tuple[runs.Retraction, tuple[str, ...]]]:
         if not self.maybe(0.3):
             return []
         slot = self.random.choice(SLOTS)
         return [
             (
-                Retraction(
-                    retraction_id=self.id(),
-                    fact_type="profile",
-                    slot=slot,
-                    subject_key=slot,
-                    value="rome",
-                    said_at=self.moment(),
-                    valid_until=None,
-                    pattern="p",
+                runs.Retraction(
+                    retraction_id=self.id(), fact_type="profile", slot=slot, subject_key=slot,
+                    value="rome", said_at=self.moment(), valid_until=None, pattern="p",
                     is_doubt=self.maybe(0.5),
                 ),
                 (f"{thread}1", f"{thread}2"),
             )
-        ]
+        ]  # fmt: skip

@@ -14,14 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 QUICK_FOLDERS = ("house", "property", "unit")
 DATABASE_FIXTURES = (
-    "server",
-    "seekdb",
-    "dsn",
-    "other_dsn",
-    "seekdb_dsn",
-    "postgres_dsn",
-    "shared_dsn",
-)
+    "server", "seekdb", "dsn", "other_dsn", "seekdb_dsn", "postgres_dsn", "shared_dsn",
+)  # fmt: skip
 INSPECTOR = "integration/ui/"
 """The folder of tests that share one browser and one inspector, so one worker runs them."""
 NEVER_MEASURED_S = 5.0

@@ -16,32 +16,19 @@ from shared_core.core import event_loops
 from shared_core.models.embedders import UseEmbedder
 
 TALK = (
-    "I live in Leeds, and my sister Jo is vegan.",
-    "我对花生过敏，女儿叫灿灿。",
-    "Where do I live?",
-)
+    "I live in Leeds, and my sister Jo is vegan.", "我对花生过敏，女儿叫灿灿。", "Where do I live?",
+)  # fmt: skip
 COMMANDS = (
     "remember practice ana 'Ana plays the cello.'",
-    "recall practice ana 'Which instrument?' --explain",
-    "facts practice ana --history",
-    "graph practice ana user",
-    "timeline practice ana 2026 --by month",
-    "context practice ana monday 'Where do I live?'",
-    "profile practice ana",
-    "runs practice ana",
-    "export practice",
-    "policy",
-    "forget practice ana --about Leeds",
-    "erase practice ana --yes",
-)
+    "recall practice ana 'Which instrument?' --explain", "facts practice ana --history",
+    "graph practice ana user", "timeline practice ana 2026 --by month",
+    "context practice ana monday 'Where do I live?'", "profile practice ana", "runs practice ana",
+    "export practice", "policy", "forget practice ana --about Leeds", "erase practice ana --yes",
+)  # fmt: skip
 MODULES = (
-    "google.adk.cli.cli_tools_click",
-    "google.adk.cli.fast_api",
-    "langmem",
-    "shared_core.client",
-    "shared_core.http.app",
-    "uvicorn",
-)
+    "google.adk.cli.cli_tools_click", "google.adk.cli.fast_api", "langmem", "shared_core.client",
+    "shared_core.http.app", "uvicorn",
+)  # fmt: skip
 
 
 def practise_all(dsn: str) -> None:

@@ -35,27 +35,14 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 MODULES = (
-    "google.adk.agents",
-    "google.adk.apps",
-    "google.adk.models.base_llm",
-    "google.adk.runners",
-    "google.adk.sessions",
-    "google.adk.tools.load_memory_tool",
-    "google.adk.tools.preload_memory_tool",
-    "langgraph.checkpoint.postgres.aio",
-    "langgraph.graph.message",
-    "langgraph.graph.state",
-    "mcp.server",
-    "adk_memory.memory_service",
-    "adk_memory.plugin",
-    "langgraph_store.reflection",
-    "langgraph_store.store",
-    "shared_core.cli.main",
-    "shared_core.mcp.server",
-    "shared_core.open",
-    "shared_core.storage.oceanbase.storage",
-    "shared_core.storage.postgres.storage",
-)
+    "google.adk.agents", "google.adk.apps", "google.adk.models.base_llm", "google.adk.runners",
+    "google.adk.sessions", "google.adk.tools.load_memory_tool",
+    "google.adk.tools.preload_memory_tool", "langgraph.checkpoint.postgres.aio",
+    "langgraph.graph.message", "langgraph.graph.state", "mcp.server", "adk_memory.memory_service",
+    "adk_memory.plugin", "langgraph_store.reflection", "langgraph_store.store",
+    "shared_core.cli.main", "shared_core.mcp.server", "shared_core.open",
+    "shared_core.storage.oceanbase.storage", "shared_core.storage.postgres.storage",
+)  # fmt: skip
 """The modules to import once. Packages of others that are not installed are skipped."""
 OURS = ("shared_core", "adk_memory", "langgraph_store")
 LENGTH = struct.Struct("!I")

@@ -10,44 +10,27 @@ from hypothesis import given, settings, strategies as st
 from long_forms import LONG
 
 from shared_core.core.domain import USER, FactDraft, MemoryId, TripleDraft
+from shared_core.knowledge import fact_planning as planning
 from shared_core.knowledge.edge_planning import plan_edges
-from shared_core.knowledge.fact_planning import (
-    FactPlan,
-    fact_key,
-    plan_facts,
-    slots_to_read,
-    without_moot,
-)
 from shared_core.nlp.text import normalised
 from shared_core.ports.runs import KnownEdge, KnownFact, PlannedFact, Retraction
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
+def on(day: float) -> datetime:
+    return START + timedelta(days=day)
+
+
 def draft(
-    slot: str,
-    value: str,
-    day: int = 1,
-    *,
-    functional: bool = False,
-    operation: str = "assert",
-    subject: str = USER,
-    since: float | None = None,
+    slot: str, value: str, day: int = 1, *, since: float | None = None, **more: Any
 ) -> FactDraft:
-    return FactDraft(
-        fact_type="profile",
-        slot=slot,
-        value=value,
-        statement=f"User {slot} {value}.",
-        event_id=str(day),
-        functional=functional,
-        confidence=0.9,
-        pattern="test",
-        language="en",
-        operation=operation,  # type: ignore[arg-type]
-        subject=subject,
-        valid_from=None if since is None else START + timedelta(days=since),
-    )
+    given: dict[str, Any] = {
+        "fact_type": "profile", "slot": slot, "value": value, "statement": f"User {slot} {value}.",
+        "event_id": str(day), "functional": False, "confidence": 0.9, "pattern": "test",
+        "language": "en", "valid_from": None if since is None else on(since),
+    }  # fmt: skip
+    return FactDraft(**given | more)
 
 
 def job(value: str, day: int = 1, **more: Any) -> FactDraft:
@@ -58,21 +41,17 @@ def days_of(moment: datetime | None) -> int | None:
     return None if moment is None else (moment - START).days
 
 
-def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> FactPlan:
-    said_at = {one.event_id: START + timedelta(days=int(one.event_id)) for one in drafts}
-    return plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
+def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> planning.FactPlan:
+    said_at = {one.event_id: on(int(one.event_id)) for one in drafts}
+    return planning.plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
 
 
 def known(
     slot: str, value: str, day: int = 0, *, functional: bool = True, subject: str = USER
 ) -> KnownFact:
-    key = fact_key(draft(slot, value, functional=functional, subject=subject))
+    key = planning.fact_key(draft(slot, value, functional=functional, subject=subject))
     return KnownFact(
-        memory_id=MemoryId(uuid4()),
-        fact_type="profile",
-        key=key,
-        value=value,
-        valid_from=START + timedelta(days=day),
+        memory_id=MemoryId(uuid4()), fact_type="profile", key=key, value=value, valid_from=on(day)
     )
 
 
@@ -170,41 +149,36 @@ def test_what_is_said_opens_and_ends_facts(case):
 
 
 def test_what_is_said_of_a_slot_needs_the_facts_of_others():
-    assert ["dislike", "like"] == slots_to_read([draft("like", "Jazz")])
-    assert ["relation.daughter", AGE] == slots_to_read([draft(AGE, "six")])
+    assert ["dislike", "like"] == planning.slots_to_read([draft("like", "Jazz")])
+    assert ["relation.daughter", AGE] == planning.slots_to_read([draft(AGE, "six")])
+
+
+SLOTS = st.sampled_from(["employer", "like", "dislike"])
+SINCE = st.sampled_from([None, 0, 3, 12])
 
 
 def test_an_end_is_moot_where_the_same_turn_gives_the_next_value():
     left, joined = job("Stripe", operation="retract"), job("Figma")
     unlike = draft("like", "coffee", operation="retract")
-    assert [joined, unlike] == without_moot([left, joined, unlike])
-    assert [joined, left] == without_moot([joined, left])
+    assert [joined, unlike] == planning.without_moot([left, joined, unlike])
+    assert [joined, left] == planning.without_moot([joined, left])
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from(["employer", "like", "dislike"]),
-            st.sampled_from(["a", "b", "c", ""]),
-            st.integers(0, 9),
-            st.sampled_from(["assert", "assert", "retract"]),
-            st.sampled_from([None, 0, 3, 12]),
-        )
+        st.tuples(SLOTS, st.sampled_from(["a", "b", "c", ""]), st.integers(0, 9),
+                  st.sampled_from(["assert", "assert", "retract"]), SINCE)
     )
-)
+)  # fmt: skip
 def test_at_most_one_value_per_key_is_ever_current(said):
     drafts = [
-        draft(
-            slot, value or "x", day, functional=slot == "employer", operation=operation, since=since
-        )
-        for slot, value, day, operation, since in said
+        draft(slot, value or "x", day, functional=slot == "employer", operation=what, since=since)
+        for slot, value, day, what, since in said
     ]
     found = plan(drafts)
     current = [fact.key for fact in found.opened if fact.valid_until is None]
     assert len(current) == len(set(current))
-    assert all(
-        fact.valid_until is None or fact.valid_until >= fact.valid_from for fact in found.opened
-    )
+    assert all(map(ends_after_it_begins, found.opened))
     liked = {key.split(":")[1] for key in current if key.startswith("like:")}
     disliked = {key.split(":")[1] for key in current if key.startswith("dislike:")}
     assert not liked & disliked
@@ -235,7 +209,7 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
         known("relation.daughter", "Mia", functional=False),
         known("relation.daughter.age", "5", subject="Mia"),
     ]
-    assert {"relation.daughter", "relation.daughter.age"} <= set(slots_to_read([about]))
+    assert {"relation.daughter", "relation.daughter.age"} <= set(planning.slots_to_read([about]))
     done = plan([about], before)
     assert [fact.key for fact in done.opened] == ["relation.daughter.age@mia"]
     assert list(done.closed) == [before[1].memory_id]
@@ -244,7 +218,7 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
 def test_what_was_told_of_a_name_ends_when_the_relation_is_told():
     age = draft("relation.daughter.age", "6", 3, functional=True, subject="Mia")
     before = [known("about.mia.age", "5", subject="Mia")]
-    assert "about.mia.age" in slots_to_read([age])
+    assert "about.mia.age" in planning.slots_to_read([age])
     assert list(plan([age], before).closed) == [before[0].memory_id]
 
 
@@ -269,11 +243,13 @@ class Read:
         self.retractions: list[Retraction] = []
 
     def turn(self, one: FactDraft) -> None:
-        at = START + timedelta(days=int(one.event_id))
-        slots = slots_to_read([one])
+        at = on(int(one.event_id))
+        slots = planning.slots_to_read([one])
         known = [fact for fact in self.facts.values() if fact.key.split(":")[0] in slots]
         retracted = [end for end in self.retractions if end.slot in slots and end.said_at > at]
-        found = plan_facts([one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted)
+        found = planning.plan_facts(
+            [one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted
+        )
         for memory_id, until in found.closed.items():
             assert self.facts[memory_id].valid_until is None
             self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)
@@ -282,14 +258,10 @@ class Read:
             self.facts[memory_id] = replace(fact, stated_at=[*fact.stated_at, at])
         for opened in found.opened:
             self.facts[opened.memory_id] = KnownFact(
-                memory_id=opened.memory_id,
-                fact_type=opened.draft.fact_type,
-                key=opened.key,
-                value=opened.draft.value,
-                valid_from=opened.valid_from,
-                valid_until=opened.valid_until,
-                stated_at=[at],
-            )
+                memory_id=opened.memory_id, fact_type=opened.draft.fact_type, key=opened.key,
+                value=opened.draft.value, valid_from=opened.valid_from,
+                valid_until=opened.valid_until, stated_at=[at],
+            )  # fmt: skip
         self.retractions += [end for end, _ in found.retracted]
 
     def current(self) -> list[tuple[str, str]]:
@@ -298,26 +270,20 @@ class Read:
         )
 
 
+def ends_after_it_begins(one: KnownFact | KnownEdge | PlannedFact) -> bool:
+    return one.valid_until is None or one.valid_until >= one.valid_from
+
+
 def read(drafts: list[FactDraft]) -> Read:
     so_far = Read()
     for one in drafts:
         so_far.turn(one)
-        assert all(
-            fact.valid_until is None or fact.valid_until >= fact.valid_from
-            for fact in so_far.facts.values()
-        )
+        assert all(map(ends_after_it_begins, so_far.facts.values()))
     return so_far
 
 
-TURNS = st.lists(
-    st.tuples(
-        st.sampled_from(["employer", "like", "dislike"]),
-        st.sampled_from(["a", "b"]),
-        st.sampled_from(["assert", "assert", "retract", "retract all"]),
-        st.sampled_from([None, 0, 3, 12]),
-    ),
-    max_size=7,
-)
+OPERATIONS = st.sampled_from(["assert", "assert", "retract", "retract all"])
+TURNS = st.lists(st.tuples(SLOTS, st.sampled_from(["a", "b"]), OPERATIONS, SINCE), max_size=7)
 
 
 def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
@@ -327,16 +293,11 @@ def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
     is stated again before the end is told.
     """
     return [
-        draft(
-            slot,
-            "" if operation == "retract all" else value,
-            day,
-            functional=slot == "employer",
-            operation=operation.split()[0],
-            since=since + 0.5 if since and operation == "retract all" else since,
-        )
+        draft(slot, "" if operation == "retract all" else value, day,
+              functional=slot == "employer", operation=operation.split()[0],
+              since=since + 0.5 if since and operation == "retract all" else since)
         for day, (slot, value, operation, since) in enumerate(said, 1)
-    ]
+    ]  # fmt: skip
 
 
 @settings(max_examples=400 if LONG else 150)
@@ -349,12 +310,8 @@ def test_the_order_in_which_turns_are_read_does_not_count(said, order):
 
 
 def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it():
-    said = [
-        ("like", "b", "assert", 12),
-        ("dislike", "b", "assert", 0),
-        ("dislike", "b", "retract", 1),
-    ]
-    liked, disliked, no_more = turns_of(said)
+    said = [("like", "assert", 12), ("dislike", "assert", 0), ("dislike", "retract", 1)]
+    liked, disliked, no_more = turns_of([(slot, "b", *rest) for slot, *rest in said])
     assert [] == read([liked, disliked, no_more]).current()
     assert [] == read([no_more, disliked, liked]).current()
 
@@ -369,9 +326,9 @@ def days(so_far: Read) -> list[tuple[str, int, int | None]]:
 def test_what_is_read_late_and_was_retracted_since_is_history():
     told, left = job("Acme"), job("Acme", 5, operation="retract")
     assert [("Acme", 1, 5)] == days(read([left, told]))
-    to_come = replace(left, valid_from=START + timedelta(days=9))
+    to_come = replace(left, valid_from=on(9))
     assert [("Acme", 1, 5)] == days(read([to_come, told]))
-    since = replace(left, valid_from=START + timedelta(days=3))
+    since = replace(left, valid_from=on(3))
     assert [("Acme", 1, 3)] == days(read([since, told]))
     assert [("Bosch", 1, None)] == days(read([left, replace(told, value="Bosch")]))
 
@@ -402,37 +359,28 @@ def triple(
     place: str, day: int, *, functional: bool = True, since: int | None = None
 ) -> TripleDraft:
     return TripleDraft(
-        subject="Mia",
-        relation="lives_in" if functional else "knows",
-        object=place,
-        event_id=str(day),
-        functional=functional,
-        valid_from=None if since is None else START + timedelta(days=since),
-    )
+        subject="Mia", relation="lives_in" if functional else "knows", object=place,
+        event_id=str(day), functional=functional, valid_from=None if since is None else on(since),
+    )  # fmt: skip
 
 
 def edges_of(drafts: list[TripleDraft]) -> list[KnownEdge]:
     """Return what is known after the turns that were read, each in a run of its own."""
     edges: dict[UUID, KnownEdge] = {}
     for draft in drafts:
-        at = START + timedelta(days=int(draft.event_id))
+        at = on(int(draft.event_id))
         known = [one for one in edges.values() if one.relation == draft.relation]
         found = plan_edges([draft], known, [], {draft.event_id: at}, uuid4)
         for edge_id, until in found.closed.items():
             edges[edge_id] = replace(edges[edge_id], valid_until=until)
         for one in found.opened:
             edges[one.edge_id] = KnownEdge(
-                edge_id=one.edge_id,
-                subject=one.draft.subject,
-                relation=one.draft.relation,
-                object=one.draft.object,
-                valid_from=one.valid_from,
-                valid_until=one.valid_until,
-            )
+                edge_id=one.edge_id, subject=one.draft.subject, relation=one.draft.relation,
+                object=one.draft.object, valid_from=one.valid_from, valid_until=one.valid_until,
+            )  # fmt: skip
         for edge_id, _ in found.sources:
             edges[edge_id] = replace(edges[edge_id], stated_at=[*edges[edge_id].stated_at, at])
-        assert all(one.valid_until is None or one.valid_until >= one.valid_from
-                   for one in edges.values())  # fmt: skip
+        assert all(map(ends_after_it_begins, edges.values()))
     return list(edges.values())
 
 
@@ -441,10 +389,7 @@ def holding(edges: list[KnownEdge]) -> list[tuple[str, str]]:
 
 
 @given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.booleans(), st.sampled_from([None, 0, 3, 12])),
-        max_size=8,
-    ),
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), SINCE), max_size=8),
     st.randoms(use_true_random=False),
 )
 def test_the_order_in_which_edges_are_read_does_not_count(said, order):
@@ -458,36 +403,27 @@ def test_the_order_in_which_edges_are_read_does_not_count(said, order):
     assert as_said == holding(edges_of(drafts))
 
 
+def residence(begins: int, ends: int) -> PlannedFact:
+    return PlannedFact(
+        memory_id=MemoryId(uuid4()), draft=draft("residence", "Leeds", functional=True),
+        key="residence", valid_from=on(begins), valid_until=on(ends),
+    )  # fmt: skip
+
+
 def test_an_edge_ends_with_the_fact_of_its_turn():
-    fact = PlannedFact(
-        memory_id=MemoryId(uuid4()),
-        draft=draft("residence", "Leeds", functional=True),
-        key="residence",
-        valid_from=START,
-        valid_until=START + timedelta(days=4),
-    )
-    lives = triple("Leeds", 1)
-    said_at = {"1": START + timedelta(days=1), "0": START}
+    fact, said_at = residence(0, 4), {"1": on(1), "0": START}
     for turns, rests in (((), True), (("0",), False)):
-        [edge] = plan_edges(
-            [replace(lives, other_event_ids=turns)], [], [fact], said_at, uuid4
-        ).opened
+        lives = replace(triple("Leeds", 1), other_event_ids=turns)
+        [edge] = plan_edges([lives], [], [fact], said_at, uuid4).opened
         assert (fact.valid_from, fact.valid_until) == (edge.valid_from, edge.valid_until)
         assert (fact.memory_id, rests) == (edge.fact_id, edge.memory_id is not None)
 
 
 def test_an_edge_ends_with_a_fact_that_was_known():
     for days, ends in ((2, 2), (0, 1)):  # the fact may end before its edge was said
-        fact = PlannedFact(
-            memory_id=MemoryId(uuid4()),
-            draft=draft("residence", "Leeds", functional=True),
-            key="residence",
-            valid_from=START - timedelta(days=5),
-            valid_until=START + timedelta(days=days),
-        )
-        at = START + timedelta(days=1)
-        found = plan_edges([triple("Leeds", 1)], [], [], {"1": at}, uuid4, [fact])
+        fact = residence(-5, days)
+        found = plan_edges([triple("Leeds", 1)], [], [], {"1": on(1)}, uuid4, [fact])
         [edge] = found.opened
         assert (fact.memory_id, None) == (edge.fact_id, edge.memory_id)
-        assert (at, START + timedelta(days=ends)) == (edge.valid_from, edge.valid_until)
+        assert (on(1), on(ends)) == (edge.valid_from, edge.valid_until)
         assert [(edge.edge_id, ("1",))] == found.sources

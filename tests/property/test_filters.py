@@ -149,25 +149,14 @@ def test_not_finds_all_the_others(store, held, wanted):
 
 
 WRONG: dict[str, Any] = {
-    "$regex": {"n": {"$regex": "x"}},
-    "$eq": {"$eq": 1},
-    "$gt": {"n": {"$gt": None}},
-    "$gte": {"n": {"$gte": True}},
-    "$lt": {"n": {"$lt": [1]}},
-    "$lte": {"a": {"b": {"$lte": {"c": 1}}}},
-    "$in": {"n": {"$in": "abc"}},
-    "$nin": {"n": {"$nin": 1}},
-    "$exists": {"n": {"$exists": 1}},
-    "$and": {"$and": []},
-    "$or": {"n": {"$or": {"$gt": 1}}},
-    "'n'": {"n": {"$not": 1}},
-    "mixes": {"n": {"$gt": 1, "m": 2}},
-    "mapping": {"$and": [3]},
-    "7": {7: 1},
-    "deep": {"$not": {}},
-    "1,000": {"$or": [{"n": n} for n in range(2000)]},
-    "JSON": {"n": {"$in": [b"bytes"]}},
-}
+    "$regex": {"n": {"$regex": "x"}}, "$eq": {"$eq": 1}, "$gt": {"n": {"$gt": None}},
+    "$gte": {"n": {"$gte": True}}, "$lt": {"n": {"$lt": [1]}},
+    "$lte": {"a": {"b": {"$lte": {"c": 1}}}}, "$in": {"n": {"$in": "abc"}},
+    "$nin": {"n": {"$nin": 1}}, "$exists": {"n": {"$exists": 1}}, "$and": {"$and": []},
+    "$or": {"n": {"$or": {"$gt": 1}}}, "'n'": {"n": {"$not": 1}},
+    "mixes": {"n": {"$gt": 1, "m": 2}}, "mapping": {"$and": [3]}, "7": {7: 1}, "deep": {"$not": {}},
+    "1,000": {"$or": [{"n": n} for n in range(2000)]}, "JSON": {"n": {"$in": [b"bytes"]}},
+}  # fmt: skip
 for _ in range(100):
     WRONG["deep"] = {"$not": WRONG["deep"]}
 

@@ -52,12 +52,9 @@ def rows(draw: st.DrawFn) -> Row:
     begins, recorded = draw(st.integers(0, 60)), draw(st.integers(0, 50))
     closed = draw(st.none() | st.tuples(st.integers(0, 20), st.integers(0, 20)))
     return Row(
-        draw(st.sampled_from(NAMES)),
-        draw(st.sampled_from(NAMES)),
-        begins,
-        recorded,
+        draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES)), begins, recorded,
         closed and (begins + closed[0], recorded + closed[1]),
-    )
+    )  # fmt: skip
 
 
 graphs = st.lists(rows(), max_size=14)
@@ -84,12 +81,10 @@ def filled(memory: Filling, graph: list[Row]) -> tuple[MemoryEngine, Scope]:
         " subject_key, object_key, valid_from, valid_until, recorded_at, superseded_at)"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
-            (
-                scope_path(scope), edge_id(place), row.subject, str(place), row.object,
-                normalised(row.subject), normalised(row.object), day(row.begins),
-                row.closed and day(row.closed[0]), day(row.recorded),
-                row.closed and day(row.closed[1]),
-            )
+            (scope_path(scope), edge_id(place), row.subject, str(place), row.object,
+             normalised(row.subject), normalised(row.object), day(row.begins),
+             row.closed and day(row.closed[0]), day(row.recorded),
+             row.closed and day(row.closed[1]))
             for place, row in enumerate(graph)
         ],
     )  # fmt: skip
@@ -116,13 +111,17 @@ def joined(
     graph: list[Row], roots: dict[str, str], valid: float, known: float | None
 ) -> list[tuple[int, str, str]]:
     """Return edges that hold with the entities they join, the newest first."""
+    rows = sorted(enumerate(graph), key=lambda one: (-one[1].begins, edge_id(one[0])))
     return [
         (place, roots[normalised(row.subject)], roots[normalised(row.object)])
-        for place, row in sorted(
-            enumerate(graph), key=lambda one: (-one[1].begins, edge_id(one[0]))
-        )
+        for place, row in rows
         if row.holds(valid, known)
     ]
+
+
+def as_of(valid: float | None, known: float | None) -> AsOf:
+    valid_at, known_at = (None if one is None else day(one) for one in (valid, known))
+    return AsOf(valid=valid_at, known=known_at)
 
 
 unhurried = settings(max_examples=60 if LONG else 20)
@@ -153,13 +152,9 @@ def test_a_neighbourhood_is_what_breadth_first_search_finds(
                 hops.setdefault(place, step)
                 reached = {subject: step, other: step} | reached
     expected = sorted(hops, key=lambda place: (hops[place], -graph[place].begins, edge_id(place)))
-    as_of = AsOf(
-        valid=None if valid is None else day(valid), known=None if known is None else day(known)
-    )
     for most in (limit, 500):
-        found = run_sync(
-            engine.graph.neighbourhood(scope, "mia", depth=depth, limit=most, as_of=as_of)
-        )
+        asked = {"depth": depth, "limit": most, "as_of": as_of(valid, known)}
+        found = run_sync(engine.graph.neighbourhood(scope, "mia", **asked))
         assert [(str(place), hops[place]) for place in expected[:most]] == [
             (one.relation, one.hops) for one in found.edges
         ]
@@ -187,12 +182,8 @@ def test_paths_are_all_simple_paths_the_shortest_first(
                     yield from ways([*met, there], [*taken, place])
 
     expected = list(ways([roots["mia"]], [])) if roots["mia"] != roots["zoe"] else []
-    as_of = AsOf(
-        valid=None if valid is None else day(valid), known=None if known is None else day(known)
-    )
-    found = run_sync(
-        engine.graph.paths(scope, "MIA", "Zoe", max_hops=max_hops, limit=100, as_of=as_of)
-    )
+    asked = {"max_hops": max_hops, "limit": 100, "as_of": as_of(valid, known)}
+    found = run_sync(engine.graph.paths(scope, "MIA", "Zoe", **asked))
     taken = [[int(edge.relation) for edge in path.edges] for path in found]
     assert [len(one) for one in taken] == sorted(map(len, expected))[:100]
     assert all(one in expected for one in taken)
@@ -214,8 +205,7 @@ def test_a_history_is_all_that_was_known_of_an_entity(memory, graph, pairs, know
         if own & {normalised(row.subject), normalised(row.object)}
         and (known is None or row.recorded <= known)
     ]
-    as_of = AsOf(known=None if known is None else day(known))
-    found = run_sync(engine.graph.history(scope, "TOM", as_of=as_of))
+    found = run_sync(engine.graph.history(scope, "TOM", as_of=as_of(None, known)))
     assert expected == [(one.relation, one.current) for one in found]
 
 
@@ -254,6 +244,4 @@ def test_what_is_added_holds_until_what_begins_later(added, functional):
 
 
 def holds(spell: Spell, at: int) -> bool:
-    return spell.valid_from <= day(at) and (
-        spell.valid_until is None or spell.valid_until > day(at)
-    )
+    return spell.valid_from <= day(at) < (spell.valid_until or day(1000))

@@ -1,5 +1,6 @@
 """What is known of a history that comes again: never a new turn, and of old ones all but a few."""
 
+import pytest
 from hypothesis import given, strategies as st
 from turns import said
 
@@ -20,37 +21,27 @@ def known(remembered: str, handed: str) -> str:
     return handed[: known_beginning(turns(remembered), turns(handed))]
 
 
-def test_a_history_that_grew():
-    assert "" == known("", "aNbN")
-    assert "aN" == known("aN", "aNbN")
-    assert "a" == known("a", "ab")
-    assert "yNyN" == known("yNyN", "yNyNyN")
+# What is remembered, what is handed over, and what of it is known.
+HISTORIES = {
+    "one that grew": [
+        ("", "aNbN", ""), ("aN", "aNbN", "aN"), ("a", "ab", "a"), ("yNyN", "yNyNyN", "yNyN")],
+    "one that was trimmed": [
+        ("aNbNcN", "bNcNaN", "bNcN"), ("aNbNcN", "NcNaN", "NcN"), ("aNbNyN", "Nbb", "N"),
+        ("yNyNyN", "yNyN", "yN")],  # a window that moved on over the same words
+    "what comes alone is new however often it was said": [
+        ("aNyN", "yN", ""), ("aNNyNN", "yNN", ""), ("aNbN", "yzN", ""), ("aNNN", "yzNNN", "")],
+    "turns that were forgotten or never came stay out": [
+        ("aNNcN", "aNbNcNdN", "aNbNcN"), ("aNcN", "aNbNcNdN", "aNbNcN"),
+        ("aN", "aNbNcN", "aN")],  # the hand-over of b failed
+    "one that goes on in another way": [
+        ("aNbN", "aNbM", "aNb"), ("aNbN", "aNcN", "aN"), ("aNbN", "aNbN", "aNbN")],
+}  # fmt: skip
 
 
-def test_a_history_that_was_trimmed():
-    assert "bNcN" == known("aNbNcN", "bNcNaN")
-    assert "NcN" == known("aNbNcN", "NcNaN")
-    assert "N" == known("aNbNyN", "Nbb")
-    assert "yN" == known("yNyNyN", "yNyN")  # a window that moved on over the same words
-
-
-def test_what_comes_alone_is_new_however_often_it_was_said():
-    assert "" == known("aNyN", "yN")
-    assert "" == known("aNNyNN", "yNN")
-    assert "" == known("aNbN", "yzN")
-    assert "" == known("aNNN", "yzNNN")
-
-
-def test_turns_that_were_forgotten_or_never_came_stay_out():
-    assert "aNbNcN" == known("aNNcN", "aNbNcNdN")
-    assert "aNbNcN" == known("aNcN", "aNbNcNdN")
-    assert "aN" == known("aN", "aNbNcN")  # the hand-over of b failed
-
-
-def test_a_history_that_goes_on_in_another_way():
-    assert "aNb" == known("aNbN", "aNbM")
-    assert "aN" == known("aNbN", "aNcN")
-    assert "aNbN" == known("aNbN", "aNbN")
+@pytest.mark.parametrize("case", HISTORIES)
+def test_what_of_a_history_is_known(case):
+    for remembered, handed, found in HISTORIES[case]:
+        assert found == known(remembered, handed)
 
 
 CONVERSATION = st.lists(st.sampled_from(["aN", "bN", "yN", "yM", "aNN", "c"]), max_size=12)

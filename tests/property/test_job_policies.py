@@ -10,15 +10,7 @@ from hypothesis import given, strategies as st
 
 from shared_core.core.domain import ThreadId
 from shared_core.errors import Conflict
-from shared_core.policies.jobs import (
-    JOBS,
-    cancel_jobs,
-    complete_job,
-    extend_job,
-    retry_jobs,
-    return_job,
-    start_job,
-)
+from shared_core.policies import jobs as policies
 from shared_core.ports.jobs import JobType, NewJob
 from shared_core.ports.operations import Policy
 
@@ -56,20 +48,11 @@ def world_of(rows: list[tuple[str, JobType, str, str, int]]) -> Tables:
             continue
         is_running = status == "running"
         jobs.append(
-            {
-                "job_id": UUID(int=place),
-                "thread_id": thread,
-                "job_type": str(kind),
-                "status": status,
-                "attempts": 1,
-                "run_after": NOW,
-                "created_at": NOW,
-                "worker_id": worker if is_running else None,
-                "result": {},
-                "priority": 0,
-                "lease_until": NOW + timedelta(hours=lease) if is_running else None,
-            }
-        )
+            {"job_id": UUID(int=place), "thread_id": thread, "job_type": str(kind),
+             "status": status, "attempts": 1, "run_after": NOW, "created_at": NOW,
+             "worker_id": worker if is_running else None, "result": {}, "priority": 0,
+             "lease_until": NOW + timedelta(hours=lease) if is_running else None}
+        )  # fmt: skip
     talks = [
         {"thread_id": one, "status": "ending", "event_count": 1, "created_at": NOW,
          "last_active_at": NOW, "ends_at": NOW}
@@ -85,31 +68,32 @@ def policy_of(step: tuple[Any, ...]) -> Policy[Any]:
         case "start":
             job_id, thread, kind, worker = given_
             job = NewJob(job_id=job_id, job_type=kind, run_after=NOW)
-            return start_job(ThreadId(thread), job, worker, NOW + timedelta(hours=1), NOW)
+            return policies.start_job(ThreadId(thread), job, worker, NOW + timedelta(hours=1), NOW)
         case "extend":
-            return extend_job(*given_, NOW + timedelta(hours=2))
+            return policies.extend_job(*given_, NOW + timedelta(hours=2))
         case "complete":
-            return complete_job(*given_, {"n": 1}, NOW)
+            return policies.complete_job(*given_, {"n": 1}, NOW)
         case "return":
             job_id, worker, again, counted = given_
-            return return_job(job_id, worker, "e", NOW if again else None, NOW, counted=counted)
+            after = NOW if again else None
+            return policies.return_job(job_id, worker, "e", after, NOW, counted=counted)
         case "retry":
-            return retry_jobs(*given_, NOW)
-    return cancel_jobs(*given_, NOW)
+            return policies.retry_jobs(*given_, NOW)
+    return policies.cancel_jobs(*given_, NOW)
 
 
 @given(ROWS, st.lists(STEPS, max_size=12))
 def test_no_order_of_steps_breaks_the_rules_of_the_queue(rows, steps):
     world, ended = world_of(rows), set[str]()
     for step in steps:
-        before = {one["job_id"]: dict(one) for one in world[JOBS]}
+        before = {one["job_id"]: dict(one) for one in world[policies.JOBS]}
         if step[0] == "start" and step[1] in before:
             continue  # the id of a new job is new
         try:
             run(policy_of(step), world)
         except Conflict:
             assert step[0] == "start"
-        jobs = world[JOBS]
+        jobs = world[policies.JOBS]
         waiting = Counter(
             (one["thread_id"], one["job_type"]) for one in jobs if one["status"] == "pending"
         )
@@ -136,22 +120,23 @@ def test_of_dead_jobs_of_one_work_one_is_tried_again(ids):
             for one in ids
         ]
     )  # fmt: skip
-    assert run(retry_jobs([*ids, UUID(int=99)], NOW), world) == len(ids)
-    found = Counter(one["status"] for one in world[JOBS])
+    assert run(policies.retry_jobs([*ids, UUID(int=99)], NOW), world) == len(ids)
+    found = Counter(one["status"] for one in world[policies.JOBS])
     assert found == Counter({"pending": 1, "cancelled": len(ids) - 1}) - Counter()
-    assert all((one["attempts"], one["error"]) == (0, None) for one in world[JOBS])
+    assert all((one["attempts"], one["error"]) == (0, None) for one in world[policies.JOBS])
 
 
 def test_a_job_that_another_worker_claimed_again_is_not_put_back():
     """The claim comes between the reads and the writes of start_job()."""
     world = world_of([("a", JobType.FAST_REPLAY, "running", "w1", -1)])
     job = NewJob(job_id=UUID(int=9), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
-    policy = start_job(ThreadId("a"), job, "w3", NOW + timedelta(hours=1), NOW)
+    policy = policies.start_job(ThreadId("a"), job, "w3", NOW + timedelta(hours=1), NOW)
     answers = run(_rows_of(next(policy)), world)
-    world[JOBS][0] |= {"worker_id": "w2", "lease_until": NOW + timedelta(hours=1)}
-    last = policy.send(answers)
-    run(_done(last), world)
-    assert (world[JOBS][0]["status"], world[JOBS][0]["worker_id"]) == ("running", "w2")
+    row = world[policies.JOBS][0]
+    row |= {"worker_id": "w2", "lease_until": NOW + timedelta(hours=1)}
+    run(_done(policy.send(answers)), world)
+    row = world[policies.JOBS][0]
+    assert (row["status"], row["worker_id"]) == ("running", "w2")
 
 
 def _rows_of(batch: Any) -> Policy[Any]:

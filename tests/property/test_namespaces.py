@@ -5,14 +5,7 @@ from hypothesis import given, strategies as st
 
 from langgraph_store.labels import from_label, from_labels, memories_namespace, to_label, to_labels
 from shared_core import InvalidInput, Scope
-from shared_core.core.namespaces import (
-    common_prefix,
-    from_path,
-    path_end,
-    scope_path,
-    tenant_of,
-    to_path,
-)
+from shared_core.core import namespaces as paths
 
 storable = st.characters(exclude_characters="\x00", exclude_categories=["Cs"])
 labels = st.text(storable, min_size=1) | st.text("%/.25EF", min_size=1, max_size=8)
@@ -25,31 +18,31 @@ pairs = st.tuples(namespaces, namespaces) | st.tuples(namespaces, namespaces).ma
 
 @given(namespaces)
 def test_a_path_gives_its_namespace_back(namespace):
-    assert namespace == from_path(to_path(namespace))
+    assert namespace == paths.from_path(paths.to_path(namespace))
 
 
 @given(pairs)
 def test_paths_share_a_prefix_exactly_when_namespaces_do(two):
     one, other = two
-    assert (other[: len(one)] == one) is to_path(other).startswith(to_path(one))
+    assert (other[: len(one)] == one) is paths.to_path(other).startswith(paths.to_path(one))
 
 
 @given(pairs)
 def test_the_range_of_a_path_holds_exactly_what_lies_below_it(two):
     one, other = two
-    path, candidate = to_path(one).encode(), to_path(other).encode()
-    end = path_end(to_path(one)).encode()
+    path, candidate = paths.to_path(one).encode(), paths.to_path(other).encode()
+    end = paths.path_end(paths.to_path(one)).encode()
     assert (path <= candidate < end) is candidate.startswith(path)
 
 
 @given(namespaces)
 def test_a_tenant_is_a_prefix_of_its_namespace(namespace):
-    assert to_path(namespace).startswith(tenant_of(namespace))
+    assert paths.to_path(namespace).startswith(paths.tenant_of(namespace))
 
 
 @given(st.lists(namespaces, min_size=1, max_size=4))
 def test_the_common_prefix_is_shared_by_all_and_the_longest(many):
-    shared = common_prefix(many)
+    shared = paths.common_prefix(many)
     assert all(one[: len(shared)] == shared for one in many)
     longer = {one[: len(shared) + 1] for one in many}
     assert len(longer) > 1 or shared in many
@@ -79,9 +72,9 @@ def test_only_dots_are_escaped_in_a_label(user, label):
                                    Scope("a", "\ud800"), Scope("a", None)])  # type: ignore[arg-type]  # fmt: skip
 def test_a_scope_that_cannot_be_stored_is_named(scope):
     with pytest.raises(InvalidInput, match="app_name|user_id"):
-        scope_path(scope)
+        paths.scope_path(scope)
 
 
 def test_scopes_that_look_alike_are_different_tenants():
     alike = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "c"), ("A", "c"), ("a ", "c")]
-    assert len(alike) == len({scope_path(Scope(*pair)) for pair in alike})
+    assert len(alike) == len({paths.scope_path(Scope(*pair)) for pair in alike})

@@ -3,13 +3,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from shared_core.core.domain import FactDraft
-from shared_core.privacy.classifier import (
-    Prototypes,
-    class_by_example,
-    margin_between,
-    private_by_slot,
-    private_by_words,
-)
+from shared_core.privacy import classifier
 
 numbers = st.floats(width=32)
 
@@ -29,8 +23,8 @@ texts = st.text(max_size=80)
 
 @given(texts)
 def test_any_text_is_read(text):
-    assert private_by_words(text) in (True, False)
-    assert private_by_words(f"I {text}") or any(one > "\u2e80" for one in text)
+    assert classifier.private_by_words(text) in (True, False)
+    assert classifier.private_by_words(f"I {text}") or any(one > "\u2e80" for one in text)
 
 
 @given(texts, st.sampled_from(["preference", "rule", "profile", "custom"]))
@@ -39,14 +33,19 @@ def test_any_slot_is_read(slot, fact_type):
         fact_type=fact_type, slot=slot, value="", statement="", event_id="e", functional=False,
         confidence=1.0, pattern="p", language="en",
     )  # type: ignore[arg-type]  # fmt: skip
-    assert private_by_slot(fact) in (True, False)
+    assert classifier.private_by_slot(fact) in (True, False)
+
+
+def classed(one: np.ndarray, private: np.ndarray, public: np.ndarray, margin: float) -> str:
+    near = classifier.Prototypes(private=private, public=public, margin=margin)
+    return classifier.class_by_example(one, near)
 
 
 @given(three_of_a_width())
 def test_numbers_of_no_use_are_private(drawn):
     (one, *_), private, public = drawn
     with np.errstate(all="ignore"):
-        said = class_by_example(one, Prototypes(private=private, public=public, margin=0.0))
+        said = classed(one, private, public, 0.0)
     assert said in ("private", "public")
     if not np.isfinite(one).all():
         assert said == "private"
@@ -55,12 +54,9 @@ def test_numbers_of_no_use_are_private(drawn):
 @given(arrays.arrays(np.float32, (30, 3), elements=st.floats(-1, 1, width=32)), st.data())
 def test_a_wider_margin_never_makes_a_text_public(examples, data):
     private, public = examples[:15], examples[15:]  # type: ignore[index]
-    margin = margin_between(private, public)
+    margin = classifier.margin_between(private, public)
     assert margin > 0
     one = data.draw(arrays.arrays(np.float32, 3, elements=st.floats(-1, 1, width=32)))
-    narrow = class_by_example(one, Prototypes(private=private, public=public, margin=0.0))
-    wide = class_by_example(one, Prototypes(private=private, public=public, margin=margin))
+    narrow, wide = (classed(one, private, public, least) for least in (0.0, margin))
     assert (narrow, wide) != ("private", "public")
-    assert "private" == class_by_example(
-        one, Prototypes(private=private, public=public, margin=float("inf"))
-    )
+    assert "private" == classed(one, private, public, float("inf"))

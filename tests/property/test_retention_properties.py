@@ -32,12 +32,8 @@ THRESHOLD = st.floats(1e-6, 1)
 def test_a_score_is_a_share_and_never_rises_with_time(
     initial, days, more, accesses, arousal, decay
 ):
-    now, later = (
-        retention_score(
-            initial=initial, days=at, accesses=accesses, arousal=arousal, decay_rate=decay
-        )
-        for at in (days, days + more)
-    )
+    used = {"initial": initial, "accesses": accesses, "arousal": arousal, "decay_rate": decay}
+    now, later = (retention_score(days=at, **used) for at in (days, days + more))
     assert 0 <= later <= now <= 1
 
 
@@ -56,16 +52,13 @@ def test_importance_accesses_and_arousal_never_lower_a_score(
 def test_the_instant_of_forgetting_is_where_the_score_crosses_the_threshold(
     initial, accesses, arousal, decay, threshold
 ):
+    used = {"initial": initial, "accesses": accesses, "arousal": arousal}
+
     def score(days: float) -> float:
-        return retention_score(
-            initial=initial, days=days, accesses=accesses, arousal=arousal, decay_rate=decay
-        )
+        return retention_score(days=days, decay_rate=decay, **used)
 
     policy = RetentionPolicy(decay_rate=decay, threshold=threshold, min_age_days=0)
-    faded_at = forget_at(
-        initial=initial, last_used_at=USED_AT, accesses=accesses, arousal=arousal, policy=policy
-    )
-    faded = days_between(USED_AT, faded_at)
+    faded = days_between(USED_AT, forget_at(last_used_at=USED_AT, policy=policy, **used))
     low, high = 0.0, 1e6
     for _ in range(100):
         middle = (low + high) / 2
@@ -81,12 +74,9 @@ def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
 ):
     created_at = USED_AT - timedelta(days=older)
     faded_at = forget_at(
-        initial=initial,
-        last_used_at=USED_AT,
-        created_at=created_at,
-        accesses=accesses,
+        initial=initial, last_used_at=USED_AT, created_at=created_at, accesses=accesses,
         policy=RetentionPolicy(min_age_days=min_age_days),
-    )
+    )  # fmt: skip
     assert faded_at >= max(USED_AT, created_at + timedelta(days=min_age_days))
 
 
@@ -95,20 +85,17 @@ def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
     st.integers(-(10**12), 10**12), st.integers(0, 10**12), DECAY, THRESHOLD,
 )  # fmt: skip
 def test_reading_never_brings_the_next_stage_nearer(
-    stage, initial, accesses, more, arousal, since, later,
-    decay, threshold,
-):  # fmt: skip
-    policy = RetentionPolicy(
-        decay_rate=decay, threshold=threshold, archive_threshold=threshold / 2,
-        erase_threshold=threshold / 3,
-    )  # fmt: skip
+    stage, initial, accesses, more, arousal, since, later, decay, threshold
+):
+    lower = {"archive_threshold": threshold / 2, "erase_threshold": threshold / 3}
+    known = {
+        "initial": initial, "since": USED_AT + timedelta(microseconds=since), "arousal": arousal,
+        "policy": RetentionPolicy(decay_rate=decay, threshold=threshold, **lower),
+    }  # fmt: skip
     unread, read = (
-        next_stage_at(
-            stage, initial=initial, last_used_at=USED_AT + timedelta(microseconds=moved),
-            since=USED_AT + timedelta(microseconds=since), accesses=count, arousal=arousal,
-            policy=policy,
-        )
-        for moved, count in ((0, accesses), (later, accesses + more))
+        next_stage_at(stage, last_used_at=used_at, accesses=count, **known)
+        for used_at, count in ((USED_AT, accesses),
+                               (USED_AT + timedelta(microseconds=later), accesses + more))
     )  # fmt: skip
     assert unread is not None
     assert read is None or read >= unread
@@ -118,8 +105,6 @@ def test_reading_never_brings_the_next_stage_nearer(
 
 
 READ_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
-SHARE = st.floats(0, 1)
-COUNTS = st.integers(0, 10**9)
 ANY_DECAY = st.one_of(st.floats(0, 10), st.floats(0, 1e308), st.sampled_from([0.0, 1e-300, 1e300]))
 ASIDE = st.integers(-(10**14), 10**17)
 """Microseconds from the last access: three years before it to 3,000 years after."""
@@ -146,24 +131,18 @@ SCORE = (
 
 
 @settings(max_examples=300 if LONG else 100)
-@given(SHARE, COUNTS, SHARE, ANY_DECAY, ASIDE)
+@given(INITIAL, ACCESSES, INITIAL, ANY_DECAY, ASIDE)
 @example(1.0, 10**9, 0.0, 1e300, 1)
 @example(1.0, 0, 1.0, 1e-308, 10**17)
 @example(5e-324, 0, 0.0, 10.0, 10**17)
 def test_a_score_is_the_same_in_sql_and_in_python(
-    sql, initial, accesses, arousal, decay,
-    microseconds,
-):  # fmt: skip
+    sql, initial, accesses, arousal, decay, microseconds
+):
     as_of = READ_AT + timedelta(microseconds=microseconds)
-    expected = retention_score(
-        initial=initial,
-        days=(as_of - READ_AT).total_seconds() / 86_400,
-        accesses=accesses,
-        arousal=arousal,
-        decay_rate=decay,
-    )
-    values = {"initial": initial, "accesses": accesses, "arousal": arousal, "decay": decay,
-              "read_at": READ_AT, "as_of": as_of}  # fmt: skip
+    used = {"initial": initial, "accesses": accesses, "arousal": arousal}
+    days = (as_of - READ_AT).total_seconds() / 86_400
+    expected = retention_score(days=days, decay_rate=decay, **used)
+    values = {**used, "decay": decay, "read_at": READ_AT, "as_of": as_of}
     assert abs(expected - asked(sql, SCORE, values)) < 1e-9
 
 
@@ -183,32 +162,24 @@ LIMIT = st.one_of(st.floats(1e-6, 1), st.sampled_from([0.0, 1.0]))
 POLICY = st.builds(
     RetentionPolicy,
     decay_rate=st.one_of(st.floats(1e-3, 10), st.sampled_from([0.0, 1e-12, 1e300])),
-    threshold=LIMIT,
-    min_age_days=st.floats(0, 1e4),
-    archive_threshold=st.none() | LIMIT,
-    archive_after_days=st.floats(0, 1e4),
-    erase_threshold=st.none() | LIMIT,
+    threshold=LIMIT, min_age_days=st.floats(0, 1e4), archive_threshold=st.none() | LIMIT,
+    archive_after_days=st.floats(0, 1e4), erase_threshold=st.none() | LIMIT,
     erase_after_days=st.floats(0, 1e4),
-)
+)  # fmt: skip
 
 
 @settings(max_examples=300 if LONG else 100)
-@given(POLICY, st.sampled_from(STAGES), SHARE, COUNTS, SHARE, st.integers(-(10**14), 10**14))
+@given(POLICY, st.sampled_from(STAGES), INITIAL, ACCESSES, INITIAL, st.integers(-(10**14), 10**14))
 @example(RetentionPolicy(min_age_days=1e300), "kept", 0.7, 0, 0.0, 0)
 @example(POLICIES["sensitive"], "demoted", 0.7, 10**9, 0.0, 0)
 def test_the_next_stage_comes_at_the_same_moment(
-    sql, policy, stage, initial,
-    accesses, arousal, earlier,
-):  # fmt: skip
+    sql, policy, stage, initial, accesses, arousal, earlier
+):
     since = READ_AT - timedelta(microseconds=earlier)
-    expected = next_stage_at(
-        stage, initial=initial, last_used_at=READ_AT, since=since, accesses=accesses,
-        arousal=arousal, policy=policy,
-    )  # fmt: skip
-    values = {name: getattr(policy, name) for name in RetentionPolicy.__slots__}
-    found = asked(sql, RULE, values | {
-        "stage": STAGES.index(stage), "since": since, "initial": initial, "arousal": arousal,
-        "accesses": accesses, "read_at": READ_AT})  # fmt: skip
+    used = {"since": since, "initial": initial, "accesses": accesses, "arousal": arousal}
+    expected = next_stage_at(stage, last_used_at=READ_AT, policy=policy, **used)
+    values = {name: getattr(policy, name) for name in RetentionPolicy.__slots__} | used
+    found = asked(sql, RULE, values | {"stage": STAGES.index(stage), "read_at": READ_AT})
     if expected is None or found is None:
         assert expected is found
     else:
@@ -219,16 +190,9 @@ def test_the_next_stage_comes_at_the_same_moment(
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"accesses": -1},
-        {"decay": -0.1},
-        {"decay": float("inf")},
-        {"decay": float("nan")},
-        {"initial": 1.1},
-        {"initial": float("nan")},
-        {"arousal": -0.1},
-    ],
-)
+    [{"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
+     {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}],
+)  # fmt: skip
 def test_both_refuse_what_means_nothing(sql, wrong):
     values: dict[str, Any] = {"initial": 0.7, "accesses": 0, "arousal": 0.0, "decay": 0.1} | wrong
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):

@@ -90,11 +90,9 @@ def require_rules(found: Tables) -> None:
         place
         for one in found["edges"]
         if is_open(one)
-        for place in (
-            (one["subject_key"], one["relation"], "object", one["object_key"]),
-            *([(one["subject_key"], one["relation"])] if one["functional"] else []),
-        )
-    )
+        for place in ((one["subject_key"], one["relation"], "object", one["object_key"]),
+                      *([(one["subject_key"], one["relation"])] if one["functional"] else []))
+    )  # fmt: skip
     assert max([*facts.values(), *edges.values()], default=1) == 1
     for one in (*found["facts"], *found["edges"]):
         if one["valid_until"] is not None and one["superseded_at"] is not None:

@@ -54,12 +54,10 @@ def waiting(
 
 
 @given(
-    st.dictionaries(st.integers(0, 4), st.integers(0, 1)),
+    st.dictionaries(st.integers(0, 4), st.integers(0, 1)), st.sets(NAMES),
+    st.lists(NAMES, max_size=8), st.dictionaries(st.integers(0, 4), st.integers(0, 1)),
     st.sets(NAMES),
-    st.lists(NAMES, max_size=8),
-    st.dictionaries(st.integers(0, 4), st.integers(0, 1)),
-    st.sets(NAMES),
-)
+)  # fmt: skip
 def test_only_what_is_missing_and_unchanged_gets_a_vector(memories, made, asked, later, made_later):
     read = waiting(memories, made, asked)
     names = [(one.memory_id.int, one.field) for one in read]

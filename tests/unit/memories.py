@@ -49,14 +49,12 @@ def recalled(*said: Said, terms: int = 4) -> Recalled:
     return Recalled(
         candidates=Candidates.of([_candidate(number, one) for number, one in enumerate(said)]),
         corpus=Corpus.of(
-            similarity=[one.similarity for one in said],
-            length=[one.length for one in said],
+            similarity=[one.similarity for one in said], length=[one.length for one in said],
             opens=[one.opens for one in said],
             holders=[number for number, one in enumerate(said) for _ in one.holds],
-            words=[word for one in said for word in one.holds],
-            terms=terms,
+            words=[word for one in said for word in one.holds], terms=terms,
         ),
-    )
+    )  # fmt: skip
 
 
 def _candidate(number: int, one: Said) -> Candidate:

@@ -66,12 +66,9 @@ def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) 
 def held(value: str, *, slot: str = "employer", number: int = 1, **more: Any) -> HeldFact:
     """Return a known fact; number: its id, and the minute it was recorded."""
     fields = {
-        "fact_type": "profile",
-        "subject": "user",
-        "statement": f"User's {slot} is {value}.",
-        "functional": True,
-        "stated_at": NOON - timedelta(days=9) + timedelta(minutes=number),
-    }
+        "fact_type": "profile", "subject": "user", "statement": f"User's {slot} is {value}.",
+        "functional": True, "stated_at": NOON - timedelta(days=9) + timedelta(minutes=number),
+    }  # fmt: skip
     return HeldFact(
         memory_id=MemoryId(UUID(int=number)), slot=slot, value=value, **{**fields, **more}
     )

@@ -16,16 +16,12 @@ def test_a_run_is_settled_when_it_ends_in_an_answer():
     from adk_memory.events import is_settled
 
     @every_case(
-        (False, []),
-        (False, [ASKED]),
-        (True, [ASKED, ANSWERED]),
+        (False, []), (False, [ASKED]), (True, [ASKED, ANSWERED]),
         (True, [ASKED, event("bot", Part.from_bytes(data=b"", mime_type="image/png"))]),
         (False, [ASKED, event("bot", Part(text="hm", thought=True))]),
-        (False, [ASKED, event("bot")]),
-        (False, [ASKED, event("bot", "h", partial=True)]),
+        (False, [ASKED, event("bot")]), (False, [ASKED, event("bot", "h", partial=True)]),
         (True, [ASKED, ANSWERED, event("bot")]),  # e.g. a state change after the answer
-        (False, [ASKED, call()]),
-        (False, [ASKED, call(), response()]),
+        (False, [ASKED, call()]), (False, [ASKED, call(), response()]),
         (True, [ASKED, call(), response(), ANSWERED]),
         (True, [ASKED, call(), response(actions=SUMMARY)]),  # a tool's result is the answer
         (False, [ASKED, ANSWERED, call()]),
@@ -42,7 +38,7 @@ def test_a_run_is_settled_when_it_ends_in_an_answer():
         (True, [spoken("bot", "hi"), spoken("user", "hello")]),  # transcriptions cross
         (False, [spoken("user", "hello"), spoken("bot", "h", partial=True)]),
         (False, [ASKED, ANSWERED, event("user", "and?")]),
-    )
+    )  # fmt: skip
     def check(expected: bool, events: list[Event]) -> None:
         assert expected == is_settled(events)
 

@@ -39,11 +39,8 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Where do I live?", [MOVED, LIVES], [LIVES]),
     ("Where do I live?", [LIVES, MOVED], [LIVES]),
     ("我住在哪里？", [said("我搬到苏州了", "1"), fact("用户住在苏州。", "1")], [1]),
-    (
-        "Where do I live?",
-        [said("I moved to Lisbon, near the old tram depot, with my sister Jo.", "1"), LIVES],
-        [0, 1],
-    ),
+    ("Where do I live?",
+     [said("I moved to Lisbon, near the old tram depot, with my sister Jo.", "1"), LIVES], [0, 1]),
     ("When do I see the dentist?", [said("dentist on thursday", "1"), fact("dentist", "1")], [0]),
     # What is asked is in the turn alone.
     ("谁帮我记账？", [said("我弟弟阿泽帮我记账", "1"), fact("用户的兄弟叫阿泽。", "1")], [0, 1]),
@@ -58,10 +55,8 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Lisbon?", [statement("The user lives in Lisbon.", "1", "2"), LIVES], [1]),
     (
         "Lisbon?",
-        [
-            statement("In May the user rode the yellow trams of Lisbon with a brass band.", "1"),
-            LIVES,
-        ],
+        [statement("In May the user rode the yellow trams of Lisbon with a brass band.", "1"),
+         LIVES],
         [0, 1],
     ),
     # What has ended, which a question about the past still asks for.
@@ -90,27 +85,20 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("what did i ask for before", [said("write me a short poem about autumn", "1")], [0]),
     # Echoes of an agent, and its answer to the question.
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
-    (
-        "Which restaurant did you recommend in Lisbon?",
-        [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)],
-        [0],
-    ),
+    ("Which restaurant did you recommend in Lisbon?",
+     [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)], [0]),
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
     # One word of difference is the news of a fact beside a fact.
-    (
-        "School?",
-        [fact("Mia goes to school in Leeds.", "1"), fact("Zoe goes to school in Leeds.", "2")],
-        [0, 1],
-    ),
+    ("School?",
+     [fact("Mia goes to school in Leeds.", "1"), fact("Zoe goes to school in Leeds.", "2")],
+     [0, 1]),
     # Another number, and a denial, are not the same.
     (
         "Rent?",
-        [
-            said("The monthly rent of my old flat is 900.", "1"),
-            said("The monthly rent of my old flat is 950.", "2"),
-        ],
+        [said("The monthly rent of my old flat is 900.", "1"),
+         said("The monthly rent of my old flat is 950.", "2")],
         [0, 1],
     ),
     ("房租？", [said("我现在每月房租三千", "1"), said("我现在每月房租四千", "2")], [0, 1]),
@@ -118,21 +106,15 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("喝茶吗？", [said("我每天都喝绿茶", "1"), said("我每天都不喝绿茶", "2")], [0, 1]),
     # A turn whose fact leaves out a part of a list, a number, or half of what it says, stands for
     # both.
-    (
-        "Allergies?",
-        [said("allergic to peanuts and soy", "1"), fact("allergic to peanuts", "1")],
-        [0],
-    ),
+    ("Allergies?", [said("allergic to peanuts and soy", "1"), fact("allergic to peanuts", "1")],
+     [0]),
     ("过敏？", [said("我对花生和芒果过敏", "1"), fact("用户对花生过敏。", "1")], [0]),
-    (
-        "Laptop?",
-        [said("my laptop is an XPS w 16gb", "1"), fact("User's laptop is an XPS", "1")],
-        [0],
-    ),
+    ("Laptop?", [said("my laptop is an XPS w 16gb", "1"), fact("User's laptop is an XPS", "1")],
+     [0]),
     ("Food?", [said("no peanuts for me, so no satay", "1"), fact("no peanuts", "1")], [0]),
     # Memories of no known kind are left as they are.
     ("Where do I live?", [ShownMemory("", "Where?"), ShownMemory("", "ok")], [0, 1]),
-)
+)  # fmt: skip
 def test_each_matter_is_one_line(question, found, shown):
     wanted = [one if isinstance(one, int) else found.index(one) for one in shown]
     assert wanted == matters(question, found)
@@ -201,13 +183,11 @@ def test_nothing_of_nothing():
 
 
 @every_case(
-    ("I moved.", None, False, "27 Nov 2026"),
-    ("I moved.", "user", False, "27 Nov 2026"),
+    ("I moved.", None, False, "27 Nov 2026"), ("I moved.", "user", False, "27 Nov 2026"),
     ("Noted.", "bot", False, "27 Nov 2026, bot"),
     ("User lives in Rome.", None, True, "since Nov 2026"),
-    ("我搬家了。", "user", False, "2026年11月27日"),
-    ("用户住在罗马。", None, True, "2026年11月起"),
-)
+    ("我搬家了。", "user", False, "2026年11月27日"), ("用户住在罗马。", None, True, "2026年11月起"),
+)  # fmt: skip
 def test_a_memory_is_labelled_as_people_write_dates(text, author, is_fact, label):
     when = datetime(2026, 11, 27, 20, 24, 33, 264_387, tzinfo=UTC)
     assert label == memory_label(text, when, author, is_fact=is_fact)

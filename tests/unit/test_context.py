@@ -56,17 +56,16 @@ def dropped(window: ContextWindow) -> dict[str, str]:
     return {one.item.ref: one.reason for one in window.dropped}
 
 
-def assemble(
-    max_tokens: int = 8000,
-    *,
-    query: str = "What now?",
-    memories: Sequence[Hit] = (),
-    facts: Sequence[Fact | Hit] = (),
-    history: Sequence[Event] = (),
-) -> ContextWindow:
-    return ContextAssembler(max_tokens).assemble(
-        system_prompt="Be kind.", query=query, memories=memories, facts=facts, history=history
-    )
+def assemble(*max_tokens: int, **given: Any) -> ContextWindow:
+    """Return a window; given: the options of an assembler, and what goes into the window."""
+    options = {name: given.pop(name) for name in ("shares", "count", "cut") if name in given}
+    shown = {"system_prompt": "Be kind.", "query": "What now?", **given}
+    return ContextAssembler(*max_tokens, **options).assemble(**shown)
+
+
+def bare(*max_tokens: int, **given: Any) -> ContextWindow:
+    """Return a window without a system prompt and a query, unless they are given."""
+    return assemble(*max_tokens, **{"system_prompt": "", "query": "", **given})
 
 
 PROMPT = """\
@@ -107,16 +106,12 @@ Where do I live?
 
 
 def full_window() -> ContextWindow:
-    return ContextAssembler().assemble(
-        system_prompt="Be kind.",
-        query="Where do I live?",
-        instructions=["Answer in Dutch."],
-        profile="Ann is 34.",
-        facts=[fact(9, "Ann likes tea.", valid_until=NOON)],
-        memories=[hit(1, "I moved to Ghent.")],
+    return assemble(
+        query="Where do I live?", instructions=["Answer in Dutch."], profile="Ann is 34.",
+        facts=[fact(9, "Ann likes tea.", valid_until=NOON)], memories=[hit(1, "I moved to Ghent.")],
         summary="They spoke about moving.",
         history=[turn(2, "Noted.", "agent", "helper"), turn(1, "One line\nand another.")],
-    )
+    )  # fmt: skip
 
 
 def test_the_prompt_shows_each_section_between_its_tags_in_reading_order():
@@ -133,19 +128,12 @@ def test_the_window_as_json_tells_where_each_line_comes_from_and_what_it_costs()
     items = window["items"]
     assert isinstance(items, list)
     assert {
-        "ref": "m1",
-        "section": "memories",
-        "text": "I moved to Ghent.",
+        "ref": "m1", "section": "memories", "text": "I moved to Ghent.",
         "tokens": count_tokens("- [m1, 2026-02-28 12:00, ann] I moved to Ghent.\n"),
-        "kind": "episodic",
-        "source": str(UUID(int=1)),
-        "source_event_ids": ["old1"],
-        "author": "ann",
-        "occurred_at": "2026-02-28T12:00:00+00:00",
-        "importance": 7.0,
-        "score": 2.5,
-        "score_parts": {"meaning": 2.0, "words": 0.5},
-    } == items[4]
+        "kind": "episodic", "source": str(UUID(int=1)), "source_event_ids": ["old1"],
+        "author": "ann", "occurred_at": "2026-02-28T12:00:00+00:00", "importance": 7.0,
+        "score": 2.5, "score_parts": {"meaning": 2.0, "words": 0.5},
+    } == items[4]  # fmt: skip
 
 
 def test_the_newest_turns_are_kept_and_shown_oldest_first():
@@ -169,12 +157,14 @@ def test_a_large_item_does_not_end_its_section():
     assert {"m1": "over budget", "h2": "over budget"} == dropped(window)
 
 
+GARDENS = [hit(number, f"Memory number {number} of the garden.") for number in range(60)]
+LAKES = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
+
+
 def test_room_that_one_section_does_not_need_goes_to_the_others():
-    memories = [hit(number, f"Memory number {number} of the garden.") for number in range(60)]
-    alone = assemble(1000, memories=memories)
+    alone = assemble(1000, memories=GARDENS)
     assert alone.budget_used > 0.95
-    history = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
-    shared = assemble(1000, memories=memories, history=history)
+    shared = assemble(1000, memories=GARDENS, history=LAKES)
     assert shared.budget_used > 0.95
     costs = {
         section: sum(item.tokens for item in shared.section(section))
@@ -184,11 +174,7 @@ def test_room_that_one_section_does_not_need_goes_to_the_others():
 
 
 def test_shares_decide_how_the_room_is_divided():
-    memories = [hit(number, f"Memory number {number} of the garden.") for number in range(60)]
-    history = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
-    window = ContextAssembler(1000, shares={"memories": 1.0}).assemble(
-        system_prompt="", query="", memories=memories, history=history
-    )
+    window = bare(1000, shares={"memories": 1.0}, memories=GARDENS, history=LAKES)
     assert [] == shown(window, "history")
 
 
@@ -278,40 +264,30 @@ def test_an_over_long_system_prompt_says_by_how_much():
     prompt = "word " * 100
     excess = count_tokens(prompt.strip()) - 64
     with pytest.raises(InvalidInput, match=rf"system prompt \(101 tokens\).* {excess} more than"):
-        ContextAssembler(64).assemble(system_prompt=prompt, query="")
+        bare(64, system_prompt=prompt)
 
 
 def test_a_query_counts_like_the_system_prompt():
     with pytest.raises(InvalidInput, match=r"system prompt .* and the query .* 64"):
-        ContextAssembler(64).assemble(system_prompt="word " * 40, query="word " * 40)
+        assemble(64, system_prompt="word " * 40, query="word " * 40)
 
 
 def test_a_system_prompt_that_just_fits_leaves_everything_else_out():
     prompt = "word " * 64
-    window = ContextAssembler(64).assemble(system_prompt=prompt, query="", history=[turn(1, "Hi.")])
+    window = bare(64, system_prompt=prompt, history=[turn(1, "Hi.")])
     assert (64, {"h1": "over budget"}) == (window.tokens, dropped(window))
 
 
 def test_an_empty_window_is_an_empty_prompt():
-    window = ContextAssembler().assemble(system_prompt="", query="")
+    window = bare()
     assert ("", 0, ()) == (window.to_prompt(), window.tokens, window.items)
 
 
 def test_any_tokenizer_may_count():
     history = [turn(minute, "Some words to be counted one by one.") for minute in range(50)]
-    window = ContextAssembler(100, count=words).assemble(
-        system_prompt="", query="Why?", history=history
-    )
+    window = bare(100, count=words, query="Why?", history=history)
     assert words(window.to_prompt()) == window.tokens
     assert 80 < window.tokens <= 100
-
-
-def test_what_a_tokenizer_raises_is_passed_on():
-    def broken(text: str) -> int:
-        raise LookupError("no such model")
-
-    with pytest.raises(LookupError, match="no such model"):
-        ContextAssembler(count=broken).assemble(system_prompt="Be kind.", query="")
 
 
 @every_case(
@@ -346,12 +322,8 @@ TALE = "".join(f"第{number}章讲的是湖边的花园。" for number in range(
 @every_case((STORY, "lake. […]"), (TALE, "花园。 […]"))
 def test_an_over_long_newest_message_is_cut_at_a_sentence_and_marked(story, ending):
     history = [*(turn(minute, f"Turn number {minute}.") for minute in range(30)), turn(99, story)]
-    window = ContextAssembler(600, cut=True).assemble(
-        system_prompt="",
-        query="",
-        history=history,
-        memories=[hit(1, story + "!"), hit(2, "Short.")],
-    )
+    memories = [hit(1, story + "!"), hit(2, "Short.")]
+    window = bare(600, cut=True, history=history, memories=memories)
     newest = window.section("history")[-1]
     assert newest.cut and newest.text.endswith(ending)
     assert story.startswith(newest.text.removesuffix(" […]"))
@@ -365,22 +337,15 @@ def test_an_over_long_newest_message_is_cut_at_a_sentence_and_marked(story, endi
 
 def test_without_a_sentence_that_fits_it_is_cut_between_words():
     endless = "word " * 2000
-    window = ContextAssembler(200, cut=True).assemble(
-        system_prompt="", query="", memories=[hit(1, endless)], history=[turn(1, "的" * 2000)]
-    )
+    window = bare(200, cut=True, memories=[hit(1, endless)], history=[turn(1, "的" * 2000)])
     for item in window.section("memories") + window.section("history"):
         assert item.cut and 20 < item.tokens and item.text.endswith((" word […]", "的 […]"))
-    unbroken = ContextAssembler(200, cut=True).assemble(
-        system_prompt="", query="", memories=[hit(1, "x" * 4000)]
-    )
+    unbroken = bare(200, cut=True, memories=[hit(1, "x" * 4000)])
     assert {"m1": "over budget"} == dropped(unbroken)
 
 
 def summed(max_tokens: int, summary: str, summarised: Sequence[str]) -> ContextWindow:
-    history = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(40)]
-    return ContextAssembler(max_tokens).assemble(
-        system_prompt="", query="", summary=summary, summarised=summarised, history=history
-    )
+    return bare(max_tokens, summary=summary, summarised=summarised, history=LAKES[:40])
 
 
 def test_a_summary_tells_what_the_shown_turns_do_not():
@@ -401,12 +366,12 @@ def test_a_summary_of_shown_turns_alone_gives_way(summary, summarised):
     assert window.budget_used > 0.9
 
 
-def test_what_a_tokenizer_raises_names_it():
+def test_what_a_tokenizer_raises_is_passed_on_and_names_it():
     def broken(text: str) -> int:
         raise LookupError("no such model")
 
-    with pytest.raises(LookupError) as raised:
-        ContextAssembler(count=broken).assemble(system_prompt="Be kind.", query="")
+    with pytest.raises(LookupError, match="no such model") as raised:
+        assemble(count=broken, query="")
     [note] = raised.value.__notes__
     assert "broken" in note and "10 characters" in note
 
@@ -417,41 +382,35 @@ def test_what_is_no_number_of_tokens_is_refused_by_name(answer):
         return answer  # type: ignore[return-value]
 
     with pytest.raises(InvalidInput, match="counts_wrongly must return the number of tokens"):
-        ContextAssembler(count=counts_wrongly).assemble(system_prompt="Be kind.", query="")
+        assemble(count=counts_wrongly, query="")
 
 
 def test_a_tokenizer_that_changes_its_mind_is_refused():
     answers = iter([3, 3, *[10**6] * 100])
     with pytest.raises(InvalidInput, match="counts the same text differently each time"):
-        ContextAssembler(64, count=lambda text: next(answers)).assemble(
-            system_prompt="Be kind.", query="", history=[]
-        )
+        assemble(64, count=lambda text: next(answers), query="", history=[])
 
 
 @every_case("be short", [5], [None])
 def test_instructions_are_a_list_of_texts(given):
     with pytest.raises(InvalidInput, match="instructions must be a list of texts"):
-        ContextAssembler(400).assemble(system_prompt="", query="", instructions=given)
-
-
-def given(**arguments: Any) -> ContextWindow:
-    return ContextAssembler().assemble(**{"system_prompt": "Be kind.", "query": "", **arguments})
+        bare(400, instructions=given)
 
 
 @every_case(
-    (lambda: given(history=[replace(turn(1, "Hi."), text=None)]), "text of event '"),  # type: ignore[arg-type]
-    (lambda: given(history=["Hi."]), "history must be Event objects, got 'Hi.'"),
-    (lambda: given(history="Hi."), "history must be a list"),
-    (lambda: given(history=None), "history must be a list"),
-    (lambda: given(memories=["Hi."]), "memories must be Hit objects"),
-    (lambda: given(memories=7), "memories must be a list"),
-    (lambda: given(facts=["Hi."]), "facts must be Fact or Hit objects"),
-    (lambda: given(instructions=None), "instructions must be a list of texts"),
-    (lambda: given(profile=7), "profile must be a text, got int"),
-    (lambda: given(summary=b"Hi."), "summary must be a text, got bytes"),
-    (lambda: given(summary="Hi.", summarised="e1"), "summarised must be a list"),
-    (lambda: given(query=None), "query must be a text, got NoneType"),
-    (lambda: given(system_prompt=None), "system_prompt must be a text, got NoneType"),
+    (lambda: assemble(history=[replace(turn(1, "Hi."), text=None)]), "text of event '"),  # type: ignore[arg-type]
+    (lambda: assemble(history=["Hi."]), "history must be Event objects, got 'Hi.'"),
+    (lambda: assemble(history="Hi."), "history must be a list"),
+    (lambda: assemble(history=None), "history must be a list"),
+    (lambda: assemble(memories=["Hi."]), "memories must be Hit objects"),
+    (lambda: assemble(memories=7), "memories must be a list"),
+    (lambda: assemble(facts=["Hi."]), "facts must be Fact or Hit objects"),
+    (lambda: assemble(instructions=None), "instructions must be a list of texts"),
+    (lambda: assemble(profile=7), "profile must be a text, got int"),
+    (lambda: assemble(summary=b"Hi."), "summary must be a text, got bytes"),
+    (lambda: assemble(summary="Hi.", summarised="e1"), "summarised must be a list"),
+    (lambda: assemble(query=None), "query must be a text, got NoneType"),
+    (lambda: assemble(system_prompt=None), "system_prompt must be a text, got NoneType"),
     (lambda: ContextAssembler(shares={"memories": "x"}), "share of memories must be a number"),  # type: ignore[dict-item]
     (lambda: ContextAssembler(shares=None), "shares must map sections to numbers"),  # type: ignore[arg-type]
     (lambda: ContextAssembler(count=None), "count must be a function"),  # type: ignore[arg-type]
@@ -462,9 +421,7 @@ def test_what_cannot_be_shown_is_named(attempt, wrong):
 
 
 def test_a_window_has_the_documented_names():
-    window = ContextAssembler(100).assemble(
-        system_prompt="Be kind.", query="", history=[turn(1, "Hi."), turn(2, "word " * 200)]
-    )
+    window = assemble(100, query="", history=[turn(1, "Hi."), turn(2, "word " * 200)])
     assert window.total_tokens == count_tokens(window.to_prompt())
     assert window.budget_used == window.total_tokens / 100
     assert ["Be kind.", "Hi."] == [item.text for item in window.items]

@@ -22,13 +22,14 @@ def said(*texts: str, role: Role = "user") -> list[Event]:
     return [turn(n, text, author=role, role=role) for n, text in enumerate(texts)]
 
 
+MIA = ["My daughter is called Mia"]
 RESOLVED = [
     # before, query, resolved
     (["我儿子叫小明"], "他国庆去哪里？", "小明国庆去哪里？"),
     (["我儿子叫小明"], "他妈妈是谁？", "小明妈妈是谁？"),
-    (["My daughter is called Mia"], "Tell me about her", "Tell me about Mia"),
-    (["My daughter is called Mia"], "What's her name?", "What's Mia's name?"),
-    (["My daughter is called Mia"], "And is she happy?", "And is Mia happy?"),
+    (MIA, "Tell me about her", "Tell me about Mia"),
+    (MIA, "What's her name?", "What's Mia's name?"),
+    (MIA, "And is she happy?", "And is Mia happy?"),
     (["我叫小朱", "我女儿叫灿灿"], "她今年几岁了？", "灿灿今年几岁了？"),
     (["我喜欢吃桔子"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
     (["桔子熟了", "很甜"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
@@ -39,9 +40,8 @@ RESOLVED = [
     (["张伟是我表哥"], "他在哪里上班？", "张伟在哪里上班？"),
     (["老王昨天来了"], "他带了什么？", "老王带了什么？"),
     (["My daughter is called Cancan"], "How old is she?", "How old is Cancan?"),
-    (["My daughter is called Mia"], "When is her birthday?", "When is Mia's birthday?"),
-    (["My daughter is called Mia"], "What can I give her for Easter?",
-     "What can I give Mia for Easter?"),
+    (MIA, "When is her birthday?", "When is Mia's birthday?"),
+    (MIA, "What can I give her for Easter?", "What can I give Mia for Easter?"),
     (["My mom is 70."], "Where does she live?", "Where does my mom live?"),
     (["My boss is strict."], "She hates delays?", "My boss hates delays?"),
     (["I love mangoes"], "Do you like them?", "Do you like mangoes?"),
@@ -52,36 +52,29 @@ RESOLVED = [
     (["My daughter is called Mia.", "Her brother is tall."], "Is she tall?", "Is Mia tall?"),
 ]  # fmt: skip
 OPEN = [
-    (["My daughter is called Mia"], "What did my mother cook on her birthday?"),
-    (["My daughter is called Mia"], "Does Anna love her job?"),
-    (["My daughter is called Mia"], "Anna said she is ill"),
-    (["My daughter is called Mia"], 'Who wrote "She loves you"?'),
-    (["我女儿叫灿灿"], "我妈妈喜欢她的工作吗？"),
-    (["我女儿叫灿灿"], "王老师说她怎么样？"),
-    (["我儿子叫小明"], "维他命有用吗？"),
-    (["我儿子叫小明"], "利他主义是什么？"),
-    (["我儿子叫小明"], "马耳他在哪里？"),
-    (["我儿子叫小明"], "他乡是什么意思？"),
-    ([], "她今年几岁了？"),
-    (["我女儿叫灿灿", "我老师叫李红"], "她很严格吗？"),
+    *[(MIA, query) for query in (
+        "What did my mother cook on her birthday?", "Does Anna love her job?",
+        "Anna said she is ill", 'Who wrote "She loves you"?', "How old are they?",
+        "What is the weather like?")],
+    (["我女儿叫灿灿"], "我妈妈喜欢她的工作吗？"), (["我女儿叫灿灿"], "王老师说她怎么样？"),
+    (["我儿子叫小明"], "维他命有用吗？"), (["我儿子叫小明"], "利他主义是什么？"),
+    (["我儿子叫小明"], "马耳他在哪里？"), (["我儿子叫小明"], "他乡是什么意思？"),
+    ([], "她今年几岁了？"), (["我女儿叫灿灿", "我老师叫李红"], "她很严格吗？"),
     (["我老婆叫李娜", "她妈妈住在上海"], "她喜欢跳舞吗？"),
-    (["我女儿叫灿灿", "灿灿的老师姓陈"], "她严格吗？"),
-    (["小明和小红吵架了"], "她哭了吗？"),
+    (["我女儿叫灿灿", "灿灿的老师姓陈"], "她严格吗？"), (["小明和小红吵架了"], "她哭了吗？"),
     (["我喜欢吃桔子", "我喜欢喝茶"], "你喜欢这个吗？"),
     (["I have two daughters, Ann and Mia."], "How old is she?"),
     (["Priya emailed Dana."], "Does she want the report?"),
     (["My sister came with her friend."], "Was she late?"),
     (["My son is called Leo."], "How old is she?"),
-    (["My daughter is called Mia.", "Her teacher is Ms Lee."], "Is she tall?"),
-    (["My daughter is called Mia.", "Her teacher is nice."], "Is she tall?"),
+    *[(["My daughter is called Mia.", teacher], "Is she tall?") for teacher in (
+        "Her teacher is Ms Lee.", "Her teacher is nice.")],
     (["My daughter is called Mia.", "Her teacher is Mr Brown."], "Is he tall?"),
     (["I have a daughter called Mia.", "She is 7 and she loves swimming.",
       "My wife Joanna is allergic to peanuts."], "How old is she?"),
     # Whom the first means was said before these turns.
     (["She is 7 and she loves swimming.", "My wife Joanna is tall."], "How old is she?"),
     (["她今年七岁了", "我妻子对花生过敏"], "她几岁？"),
-    (["My daughter is called Mia"], "How old are they?"),
-    (["My daughter is called Mia"], "What is the weather like?"),
 ]  # fmt: skip
 
 
@@ -206,10 +199,9 @@ def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name():
 
 
 @every_case(
-    ("User's older sister is called Runa.", "older sister"),
-    ("用户的妹妹叫小芳。", "妹妹"),
+    ("User's older sister is called Runa.", "older sister"), ("用户的妹妹叫小芳。", "妹妹"),
     ("Runa, a sister.", ""),
-)
+)  # fmt: skip
 def test_the_words_of_the_relation_are_those_of_the_statement(statement, title):
     assert title == title_in(statement)
 

@@ -24,10 +24,8 @@ def test_a_script_is_read_whole():
     assert "monday" == session.session_id
     first, second = session.turns
     assert ("user", "I moved. Time: 9:30", "monday-01") == (
-        first.speaker,
-        first.text,
-        first.event_id,
-    )
+        first.speaker, first.text, first.event_id,
+    )  # fmt: skip
     assert ("agent", "Noted.", "monday-02") == (second.speaker, second.text, second.event_id)
     assert datetime(2026, 3, 2, 6, 40, tzinfo=UTC) == first.said_at
     assert timedelta(minutes=1) == second.said_at - first.said_at
@@ -39,15 +37,13 @@ def test_a_script_is_read_whole():
     (SESSION, "begins with"),
     ("# t\nuser: a\nbot: b\n", "line 3: expected 'agent: ...'"),
     ("# t\nuser:\nagent: b\n", "line 2: expected 'user: ...'"),
-    (
-        OPENING + "## Monday, 8:40\nuser: hi\n",
-        "line 4: '## Monday, 8:40' is not the head of a session",
-    ),
+    (OPENING + "## Monday, 8:40\nuser: hi\n",
+     "line 4: '## Monday, 8:40' is not the head of a session"),
     (OPENING + "## 2026-03-02 08:40 monday\nuser: hi\n", "line 4: .* is not the head of a session"),
     (OPENING + SESSION + "said by nobody\n", "line 7: a turn begins with"),
     (OPENING + QUESTIONS + "- ask: And?\n", "line 7: every 'ask' needs an 'expect'"),
     (OPENING + "## Questions\nexpect: x\n- ask: y\n", "line 5: expected '- ask: ...'"),
-)
+)  # fmt: skip
 def test_what_is_no_script_is_refused_with_its_line(text, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         parse_script(text)

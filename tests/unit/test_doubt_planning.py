@@ -10,17 +10,11 @@ from uuid import UUID
 from every_case import every_case
 
 from shared_core.context.assembler import ContextAssembler
-from shared_core.context.window import rendered_item
+from shared_core.context.window import ContextWindow, rendered_item
 from shared_core.core.domain import Extraction, FactDraft, MemoryId
 from shared_core.core.doubts import doubted_at, marked
 from shared_core.extraction.draft_validation import validated
-from shared_core.knowledge.fact_planning import (
-    FactPlan,
-    doubt_counts,
-    fact_key,
-    plan_facts,
-    without_moot,
-)
+from shared_core.knowledge import fact_planning as planning
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.nlp.uncertainty import uncertain
@@ -54,8 +48,8 @@ AGE_OF_MIA = {"slot": "relation.daughter.age", "value": "5", "subject": "Mia"}
 
 def known(one: FactDraft, *days: float, doubted: float | None = None) -> KnownFact:
     return KnownFact(
-        memory_id=MemoryId(HELD), fact_type=one.fact_type, key=fact_key(one), value=one.value,
-        valid_from=day(days[0]), stated_at=[day(at) for at in days],
+        memory_id=MemoryId(HELD), fact_type=one.fact_type, key=planning.fact_key(one),
+        value=one.value, valid_from=day(days[0]), stated_at=[day(at) for at in days],
         doubted_at=None if doubted is None else day(doubted),
     )  # fmt: skip
 
@@ -64,27 +58,22 @@ def plan(
     drafts: Sequence[FactDraft],
     facts: Sequence[KnownFact] = (),
     retractions: Sequence[Retraction] = (),
-) -> FactPlan:
-    numbers = count(1)
+    first_id: int = 1,
+) -> planning.FactPlan:
+    ids = (MemoryId(UUID(int=number)) for number in count(first_id))
     said_at = {one.event_id: day(float(one.event_id)) for one in drafts}
-    return plan_facts(
-        drafts, facts, said_at, lambda: MemoryId(UUID(int=next(numbers))), retractions, day(99)
-    )
+    return planning.plan_facts(drafts, facts, said_at, lambda: next(ids), retractions, day(99))
 
 
 @every_case(
-    {},
-    {"value": ""},
-    LIKES | {"value": "jazz"},
-    LIKES | {"value": "爵士乐", "language": "zh"},
-    AGE_OF_MIA,
-    {"fact_type": "custom", "slot": "rent", "value": "900"},
-)
+    {}, {"value": ""}, LIKES | {"value": "jazz"}, LIKES | {"value": "爵士乐", "language": "zh"},
+    AGE_OF_MIA, {"fact_type": "custom", "slot": "rent", "value": "900"},
+)  # fmt: skip
 def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given):
     held = known(draft(1, **({**given, "value": given.get("value") or "Boston"})), 1)
     made = plan([doubt(3, **given)], [held])
     assert {HELD: day(3)} == made.doubted
-    assert ([], {}, {"doubted": 1}) == (made.opened, made.closed, doubt_counts(made))
+    assert ([], {}, {"doubted": 1}) == (made.opened, made.closed, planning.doubt_counts(made))
     [(kept, event_ids)] = made.retracted
     assert (True, "doubt.p", day(3), ("3",)) == (
         kept.is_doubt, kept.pattern, kept.said_at, event_ids)  # fmt: skip
@@ -112,7 +101,7 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     made = plan([draft(at)], [known(draft(1), 1, doubted=3)])
     assert expected == made.doubted
     assert [MemoryId(HELD)] == [one for one, _ in made.seen_again]
-    assert ({"confirmed": 1} if expected else {}) == doubt_counts(made)
+    assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
 def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
@@ -127,29 +116,22 @@ def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
 def test_a_fact_of_the_same_run_is_written_with_its_mark():
     made = plan([draft(1), doubt(2)])
     assert [day(2)] == [one.doubted_at for one in made.opened]
-    assert ({}, {"doubted": 1}) == (made.doubted, doubt_counts(made))
+    assert ({}, {"doubted": 1}) == (made.doubted, planning.doubt_counts(made))
     assert [None] == [one.doubted_at for one in plan([draft(1), doubt(2), draft(3)]).opened]
 
 
 def test_another_value_and_an_end_close_a_doubtful_fact():
     held = known(draft(1), 1, doubted=3)
     moved = plan([draft(5, value="Austin")], [held])
-    assert ({HELD: day(5)}, ["Austin"], [None]) == (
-        moved.closed,
-        [one.draft.value for one in moved.opened],
-        [one.doubted_at for one in moved.opened],
-    )
+    [opened] = moved.opened
+    assert ({HELD: day(5)}, "Austin", None) == (moved.closed, opened.draft.value, opened.doubted_at)
     assert {HELD: day(5)} == plan([draft(5, "retract")], [held]).closed
     assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
 
 
 def test_a_fact_that_ended_is_not_doubted_later():
-    ended = known(draft(1), 1)
-    closed = KnownFact(
-        memory_id=ended.memory_id, fact_type="profile", key=ended.key, value="Boston",
-        valid_from=day(1), valid_until=day(2), stated_at=[day(1)],
-    )  # fmt: skip
-    assert {} == plan([doubt(3)], [closed]).doubted
+    ended = replace(known(draft(1), 1), valid_until=day(2))
+    assert {} == plan([doubt(3)], [ended]).doubted
 
 
 def test_a_doubt_is_kept_for_a_turn_that_is_read_later():
@@ -174,23 +156,21 @@ def test_the_order_of_reading_does_not_matter(said, expected):
         facts: dict[UUID, KnownFact] = {}
         retractions: list[Retraction] = []
         for number, one in enumerate(order, 1):
-            made = plan_facts(
-                [one], list(facts.values()), {one.event_id: day(float(one.event_id))},
-                lambda number=number: MemoryId(UUID(int=number)), retractions, day(99),
-            )  # fmt: skip
+            made = plan([one], list(facts.values()), retractions, first_id=number)
             facts = applied(facts, made, day(float(one.event_id)))
             retractions += [retraction for retraction, _ in made.retracted]
         held = [(one.value, one.doubted_at) for one in facts.values() if one.valid_until is None]
         assert [expected] == held, [(one.operation, one.event_id) for one in order]
 
 
-def applied(facts: dict[UUID, KnownFact], made: FactPlan, at: datetime) -> dict[UUID, KnownFact]:
+def applied(
+    facts: dict[UUID, KnownFact], made: planning.FactPlan, at: datetime
+) -> dict[UUID, KnownFact]:
     """Return the facts after a run of one draft."""
     found = dict(facts)
     for memory_id, _ in made.seen_again:
-        found[memory_id] = replace(
-            found[memory_id], stated_at=sorted([*found[memory_id].stated_at, at])
-        )
+        stated_at = sorted([*found[memory_id].stated_at, at])
+        found[memory_id] = replace(found[memory_id], stated_at=stated_at)
     for memory_id, until in made.closed.items():
         found[memory_id] = replace(found[memory_id], valid_until=until)
     for memory_id, mark in made.doubted.items():
@@ -210,8 +190,8 @@ def test_a_doubt_says_nothing_else():
     bare = doubt(1, statement="", value="")
     [kept] = validated(Extraction(facts=[bare]), {"1"}).extraction.facts
     assert "doubt" == kept.operation
-    assert ["assert"] == [one.operation for one in without_moot([doubt(1), draft(1)])]
-    assert ["doubt"] == [one.operation for one in without_moot([doubt(1)])]
+    assert ["assert"] == [one.operation for one in planning.without_moot([doubt(1), draft(1)])]
+    assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
 
 
 def test_the_mark_is_one_key_of_the_metadata():
@@ -252,6 +232,11 @@ def test_a_profile_marks_a_doubtful_fact(given, certain, doubtful):
     assert [certain] == [one.text for one in profile.history]
 
 
+def assemble(max_tokens: int, fact: Fact, **options: bool) -> ContextWindow:
+    assembler = ContextAssembler(max_tokens, **options)
+    return assembler.assemble(system_prompt="", query="", facts=[fact])
+
+
 @every_case(
     ("User lives in Boston.", "User lives in Boston. (perhaps no longer)"),
     ("用户住在波士顿。", "用户住在波士顿。（可能已不再如此）"),
@@ -263,19 +248,14 @@ def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text, line):
         thread_id=None, source_event_ids=(),
     )  # fmt: skip
     doubtful = replace(certain, doubted_at=day(2))
-    windows = [
-        ContextAssembler(500).assemble(system_prompt="", query="", facts=[one])
-        for one in (certain, doubtful)
-    ]
+    windows = [assemble(500, one) for one in (certain, doubtful)]
     assert line not in windows[0].prompt
     assert f"] {line}\n" in windows[1].prompt
     assert [None, True] == [window.items[0].to_dict().get("uncertain") for window in windows]
     [few, more] = [window.items[0].tokens for window in windows]
     assert few < more == count_tokens(rendered_item(windows[1].items[0]))
     least = windows[1].tokens
-    assert windows[1].prompt == ContextAssembler(max(least, 64)).assemble(
-        system_prompt="", query="", facts=[doubtful]).prompt  # fmt: skip
+    assert windows[1].prompt == assemble(max(least, 64), doubtful).prompt
     long = replace(doubtful, statement=" ".join([text] * 60))
-    [item] = ContextAssembler(200, cut=True).assemble(
-        system_prompt="", query="", facts=[long]).items  # fmt: skip
+    [item] = assemble(200, long, cut=True).items
     assert item.cut and rendered_item(item).endswith(f" […]{uncertain(text).removeprefix(text)}\n")

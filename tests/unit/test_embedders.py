@@ -14,14 +14,12 @@ from every_case import every_case
 from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
+from shared_core.models import model_batches as batching
 from shared_core.models.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
-from shared_core.models.model_batches import (
-    MAX_URGENT_IN_A_ROW,
-    EncodeRequest,
-    ModelBatches,
-    ModelThread,
-)
 from shared_core.ports.storage import Embedder
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
 
 
 class Hashed(Embeddings):
@@ -38,12 +36,10 @@ class Hashed(Embeddings):
 
 class AsyncHashed(Hashed):
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        await asyncio.sleep(0)
-        return self.embed_documents(texts)
+        return await asyncio.sleep(0, self.embed_documents(texts))
 
     async def aembed_query(self, text: str) -> list[float]:
-        await asyncio.sleep(0)
-        return self.embed_query(text)
+        return await asyncio.sleep(0, self.embed_query(text))
 
 
 def sync_function(texts: list[str]) -> list[list[float]]:
@@ -51,16 +47,14 @@ def sync_function(texts: list[str]) -> list[list[float]]:
 
 
 async def async_function(texts: list[str]) -> list[list[float]]:
-    await asyncio.sleep(0)
-    return sync_function(texts)
+    return await asyncio.sleep(0, sync_function(texts))
 
 
 @every_case(sync_function, async_function, lambda texts: async_function(texts))
 async def test_a_function_sync_or_async_gives_normalised_vectors(given):
     embedder = resolve_embedder(given)
     vectors = await embedder.embed_passages(["a", "b"])
-    assert (2, 2) == vectors.shape
-    assert np.allclose([[0.6, 0.8], [0.6, 0.8]], vectors)
+    assert (2, 2) == vectors.shape and np.allclose([[0.6, 0.8]] * 2, vectors)
     assert (1, 2) == (await embedder.embed_query("a")).shape
 
 
@@ -92,15 +86,10 @@ def wrong(answer: object) -> Embedder:
 
 
 @every_case(
-    ([[math.nan, 1.0]], "NaN"),
-    ([[math.inf, 1.0]], "infinite"),
-    ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
-    ([[1.0, 2.0], [1.0]], "unequal length"),
-    ([], "shape"),
-    ([[]], "shape"),
-    ("text", "no numbers|shape"),
-    (None, "shape|no numbers"),
-)
+    ([[math.nan, 1.0]], "NaN"), ([[math.inf, 1.0]], "infinite"),
+    ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"), ([[1.0, 2.0], [1.0]], "unequal length"),
+    ([], "shape"), ([[]], "shape"), ("text", "no numbers|shape"), (None, "shape|no numbers"),
+)  # fmt: skip
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):
     with pytest.raises(ModelOutputInvalid, match=rf"'wrong'.*({complaint})"):
         await wrong(answer).embed_passages(["one text"])
@@ -121,10 +110,9 @@ def test_an_embedder_of_no_known_form_is_refused(given):
 
 
 @pytest.mark.tail
-@pytest.mark.parametrize(
-    ("name", "model", "dimensions", "apart"),
-    [("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
-)
+@pytest.mark.parametrize(("name", "model", "dimensions", "apart"), [
+    ("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2),
+])  # fmt: skip
 async def test_a_bundled_model_finds_meaning_across_languages(name, model, dimensions, apart):
     embedder = resolve_embedder(name)
     passages = await embedder.embed_passages(["我喜欢吃辣的火锅", "The train leaves at nine."])
@@ -176,25 +164,22 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most():
 
 
 async def test_passages_are_never_put_off_for_ever():
-    thread, done = ModelThread("test"), []
+    thread, done = batching.ModelThread("test"), []
     held = threading.Event()
     first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
     rest = asyncio.create_task(thread.run(lambda: done.append("rest"), urgent=False))
-    urgent = [
-        asyncio.create_task(thread.run(lambda: done.append("urgent"), urgent=True))
-        for _ in range(2 * MAX_URGENT_IN_A_ROW)
-    ]
+    urgent = [asyncio.create_task(thread.run(lambda: done.append("urgent"), urgent=True))
+              for _ in range(2 * batching.MAX_URGENT_IN_A_ROW)]  # fmt: skip
     await asyncio.sleep(0)
     held.set()
     await asyncio.gather(first, rest, *urgent)
-    assert MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
-    failing = asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
+    assert batching.MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
     with pytest.raises(ZeroDivisionError):
-        await failing
+        await asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
 
 
 async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
-    thread, held, begun = ModelThread("test"), threading.Event(), threading.Event()
+    thread, held, begun = batching.ModelThread("test"), threading.Event(), threading.Event()
     here = threading.get_ident()
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
     assert here != await thread.run(threading.get_ident, urgent=True)
@@ -232,10 +217,6 @@ async def test_a_loaded_bundled_model_has_nothing_left_to_load():
     assert lazy._backend is not None and lazy._sp is not None
 
 
-if TYPE_CHECKING:
-    from shared_core.ports.storage import Vectors
-
-
 class Model:
     """Embeds numbers as themselves, notes what it is given, and waits until it may."""
 
@@ -255,32 +236,32 @@ class Model:
         return np.array([[float(text)] for text in texts], dtype=np.float32)
 
 
-def batch(
-    encode: Callable[[list[str]], Vectors], *texts: str, most_texts: int = 4
-) -> EncodeRequest:
-    return EncodeRequest(texts=texts, encode=encode, most_texts=most_texts, most_characters=20)
+def batch(encode: Callable[[list[str]], Vectors], *texts: str) -> batching.EncodeRequest:
+    return batching.EncodeRequest(texts=texts, encode=encode, most_texts=4, most_characters=20)
 
 
-async def held(batches: ModelBatches, model: Model) -> asyncio.Task[Vectors]:
-    """Return a caller that the model is at work for, and stays so until model.go_on."""
+async def held(
+    model: Model, *wanted: batching.EncodeRequest, brief: bool = False
+) -> tuple[batching.ModelBatches, asyncio.Task[Vectors], list[asyncio.Task[Vectors]]]:
+    """Return a caller that the model is at work for until model.go_on, and what waits behind."""
+    batches = batching.ModelBatches("test")
     task = asyncio.create_task(batches.embed(batch(model.encode, "0"), urgent=True, brief=False))
     await asyncio.to_thread(model.began.wait, 60)
-    return task
+    waiting = [asyncio.create_task(batches.embed(one, urgent=True, brief=brief)) for one in wanted]
+    await asyncio.sleep(0)
+    return batches, task, waiting
 
 
 async def test_what_waits_is_embedded_together_as_far_as_it_fits():
-    batches, model = ModelBatches("test"), Model()
-    other = Model()
-    first = await held(batches, model)
-    wanted = [
+    model, other = Model(), Model()
+    _, first, waiting = await held(
+        model,
         batch(model.encode, "1"),
         batch(model.encode, "2", "3"),
         batch(model.encode, "4", "5"),  # one more than four texts
         batch(model.encode, "6" * 19),  # too many characters
         batch(other.encode, "7"),  # another model
-    ]
-    waiting = [asyncio.create_task(batches.embed(one, urgent=True, brief=False)) for one in wanted]
-    await asyncio.sleep(0)
+    )
     model.go_on.set()
     other.go_on.set()
     found = [vectors.ravel().tolist() for vectors in await asyncio.gather(first, *waiting)]
@@ -290,7 +271,7 @@ async def test_what_waits_is_embedded_together_as_far_as_it_fits():
 
 
 async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
-    batches, model = ModelBatches("test"), Model()
+    batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
     await batches.embed(batch(model.encode, "1"), urgent=True, brief=True)
     assert [threading.get_ident()] == model.threads
@@ -301,11 +282,9 @@ async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
 
 
 async def test_an_error_is_told_to_everybody_it_befell():
-    batches, model = ModelBatches("test"), Model()
-    first = await held(batches, model)
+    model = Model()
     bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
-    waiting = [asyncio.create_task(batches.embed(one, urgent=True, brief=False)) for one in bad]
-    await asyncio.sleep(0)
+    batches, first, waiting = await held(model, *bad)
     model.go_on.set()
     await first
     for task in waiting:
@@ -316,11 +295,9 @@ async def test_an_error_is_told_to_everybody_it_befell():
 
 
 async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
-    batches, model = ModelBatches("test"), Model()
-    first = await held(batches, model)
+    model = Model()
     wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
-    waiting = [asyncio.create_task(batches.embed(one, urgent=True, brief=True)) for one in wanted]
-    await asyncio.sleep(0)
+    _, first, waiting = await held(model, *wanted, brief=True)
     for task in waiting[::2]:
         task.cancel()
     await asyncio.sleep(0)
@@ -333,7 +310,7 @@ async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
 
 
 async def test_many_threads_and_loops_lose_nothing():
-    batches, model = ModelBatches("test"), Model()
+    batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
 
     async def ask(number: int) -> bool:
@@ -344,7 +321,5 @@ async def test_many_threads_and_loops_lose_nothing():
     async def many(first: int) -> list[bool]:
         return list(await asyncio.gather(*(ask(first + number) for number in range(100))))
 
-    done = await asyncio.gather(
-        *(asyncio.to_thread(asyncio.run, many(1000 * place)) for place in range(6))
-    )
-    assert [[True] * 100] * 6 == done
+    threads = (asyncio.to_thread(asyncio.run, many(1000 * place)) for place in range(6))
+    assert [[True] * 100] * 6 == await asyncio.gather(*threads)

@@ -85,10 +85,7 @@ async def test_a_second_cancellation_ends_the_wait(grace_s, unhandled):
 
 
 async def test_a_result_and_an_error_reach_the_caller():
-    async def answer() -> int:
-        return 42
-
-    assert 42 == await until_done(answer(), grace_s=1)
+    assert 42 == await until_done(forty_two(), grace_s=1)
     work = Work()
     work.may_end.set()
     with pytest.raises(OSError, match="the answer is an error"):

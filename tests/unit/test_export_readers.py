@@ -4,6 +4,7 @@ import json
 import zipfile
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,41 +12,31 @@ import pytest
 from every_case import every_case
 
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.transfer.sources import (
-    FactRecord,
-    SkippedRecord,
-    StatementRecord,
-    TurnRecord,
-    open_source,
-)
+from shared_core.transfer import sources
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 FILES = {
-    "chatgpt": "chatgpt.json",
-    "claude": "claude.json",
-    "letta": "letta.af",
-    "mem0": "mem0_get_all.json",
-    "zep": "graphiti.json",
-}
+    "chatgpt": "chatgpt.json", "claude": "claude.json", "letta": "letta.af",
+    "mem0": "mem0_get_all.json", "zep": "graphiti.json",
+}  # fmt: skip
 
 
-def turns(path: Path, product: str | None = None) -> list[TurnRecord]:
-    return [one for one in open_source(path, product).records() if isinstance(one, TurnRecord)]
+SAID = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
+"""A message of Claude's exports."""
 
 
-def facts(path: Path) -> list[FactRecord]:
-    return [one for one in open_source(path).records() if isinstance(one, FactRecord)]
+def of_kind(kind: type[Any], path: Path) -> list[Any]:
+    return [one for one in sources.open_source(path).records() if isinstance(one, kind)]
 
 
-def statements(path: Path) -> list[StatementRecord]:
-    return [one for one in open_source(path).records() if isinstance(one, StatementRecord)]
+turns, facts = partial(of_kind, sources.TurnRecord), partial(of_kind, sources.FactRecord)
+statements = partial(of_kind, sources.StatementRecord)
 
 
 def skipped(path: Path) -> Counter[str]:
-    records = open_source(path).records()
-    return Counter(one.reason for one in records if isinstance(one, SkippedRecord))
+    return Counter(one.reason for one in of_kind(sources.SkippedRecord, path))
 
 
 def written(path: Path, document: object) -> Path:
@@ -53,20 +44,35 @@ def written(path: Path, document: object) -> Path:
     return path
 
 
+def chat(path: Path, messages: list[Any]) -> Path:
+    """Write a conversation with Claude."""
+    return written(path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+
+
+def conversation(**changes: Any) -> dict[str, Any]:
+    [_, given] = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
+    return {**given, **changes}
+
+
+def answered(path: Path, text: str) -> Path:
+    """Write a conversation with ChatGPT that answers first with this text."""
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
+    return written(path / "c.json", [odd])
+
+
 @every_case(*FILES.items())
 def test_a_file_shows_which_product_wrote_it(product, file):
-    assert product == open_source(EXPORTS / file).product
+    assert product == sources.open_source(EXPORTS / file).product
 
 
 def test_chatgpts_current_branch_is_taken_without_tools_and_pictures():
     found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-en"]
     assert [
-        ("user", "I live in Porto and I work as a vet."),
-        ("agent", "Porto is lovely."),
-        ("user", "My cat is called Miso."),
-        ("user", "And a dog called Rex."),
+        ("user", "I live in Porto and I work as a vet."), ("agent", "Porto is lovely."),
+        ("user", "My cat is called Miso."), ("user", "And a dog called Rex."),
         ("agent", "Hello Miso and Rex!"),
-    ] == [(one.role, one.text) for one in found]
+    ] == [(one.role, one.text) for one in found]  # fmt: skip
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == found[0].at
     assert found[2].at <= found[3].at  # a message without a time has that of the one before
     assert "A vet in Porto" == found[0].metadata["title"]
@@ -82,62 +88,51 @@ def test_chinese_text_comes_over_letter_by_letter():
 
 @every_case(
     ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
-    (
-        "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
-        "根特很美。你去过吗？",
-    ),
+    ("根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+     "根特很美。你去过吗？"),
     ('See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.', "See Rik Wouters there."),
     ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
     ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
     ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
     ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
     ("My icon is \uf015.", "My icon is \uf015."),
-)
+)  # fmt: skip
 def test_chatgpts_citations_are_no_words(text, shown, tmp_path):
-    odd = conversation()
-    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
-    assert shown == turns(written(tmp_path / "c.json", [odd]))[1].text
+    assert shown == turns(answered(tmp_path, text))[1].text
 
 
 def test_a_message_of_citations_alone_has_no_text(tmp_path):
-    odd = conversation()
-    odd["mapping"]["a1"]["message"]["content"]["parts"] = ["\ue200cite\ue202turn0search1\ue201"]
-    file = written(tmp_path / "c.json", [odd])
+    file = answered(tmp_path, "\ue200cite\ue202turn0search1\ue201")
     assert (4, 1) == (len(turns(file)), skipped(file)["messages without text"])
 
 
 def test_claudes_last_branch_is_taken_without_thoughts_and_tools():
     assert [
-        ("m1", "user", "I moved to Lisbon."),
-        ("m2", "agent", "Lisbon it is."),
-        ("m3", "user", "My sister is called Mia."),
-        ("m4", "agent", "Hello Mia."),
-    ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
+        ("m1", "user", "I moved to Lisbon."), ("m2", "agent", "Lisbon it is."),
+        ("m3", "user", "My sister is called Mia."), ("m4", "agent", "Hello Mia."),
+    ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]  # fmt: skip
     assert {
         "messages without text": 1, "attached files": 1, "messages on other branches": 1,
     } == skipped(EXPORTS / "claude.json")  # fmt: skip
 
 
 def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path):
-    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
-    messages = [{"uuid": "1", **said}, {"uuid": "2", **said, "sender": "assistant"}]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert ["1", "2"] == [one.event_id for one in turns(file)]
+    messages = [{"uuid": "1", **SAID}, {"uuid": "2", **SAID, "sender": "assistant"}]
+    assert ["1", "2"] == [one.event_id for one in turns(chat(tmp_path, messages))]
 
 
 def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path):
-    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
     pasted = {"file_name": "", "file_type": "txt", "extracted_content": "I am a vet.\n\nI ski."}
     note = {"file_name": "paste.txt", "extracted_content": "我住在上海。"}
     report = {"file_name": "cv.pdf", "file_type": "pdf", "extracted_content": "I am Bob."}
     text = [{"type": "text", "text": "Read this:"}]
     messages = [
-        {"uuid": "1", "text": "Read this:", "content": text, "attachments": [pasted, note], **said},
-        {"uuid": "2", "text": "", "attachments": [note, 7], **said},
-        {"uuid": "3", "text": "And?", "attachments": [report], "files": [{"a": 1}], **said},
-        {"uuid": "4", "text": "", "attachments": [report], **said},
+        {"uuid": "1", "text": "Read this:", "content": text, "attachments": [pasted, note]},
+        {"uuid": "2", "text": "", "attachments": [note, 7]},
+        {"uuid": "3", "text": "And?", "attachments": [report], "files": [{"a": 1}]},
+        {"uuid": "4", "text": "", "attachments": [report]},
     ]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    file = chat(tmp_path, [{**SAID, **one} for one in messages])
     assert [
         ("1", "Read this:\n\nI am a vet.\n\nI ski.\n\n我住在上海。"),
         ("2", "我住在上海。"),
@@ -192,11 +187,9 @@ def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file):
 def test_episodes_of_graphiti_are_turns_and_documents_are_statements():
     found = turns(EXPORTS / "graphiti.json")
     assert [
-        ("Ana", "user", "I live in Leeds and work at Acme."),
-        ("assistant", "agent", "Noted, Ana."),
-        ("Ana", "user", "I moved to Lisbon last week."),
-        ("Ana", "user", "我的猫叫米索。"),
-    ] == [(one.author, one.role, one.text) for one in found]
+        ("Ana", "user", "I live in Leeds and work at Acme."), ("assistant", "agent", "Noted, Ana."),
+        ("Ana", "user", "I moved to Lisbon last week."), ("Ana", "user", "我的猫叫米索。"),
+    ] == [(one.author, one.role, one.text) for one in found]  # fmt: skip
     assert {"zep/ana"} == {one.thread for one in found} and {"ana"} == {one.user for one in found}
     [note] = statements(EXPORTS / "graphiti.json")
     assert "Ana is allergic to peanuts." == note.text
@@ -237,20 +230,12 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path):
 
 
 @every_case(
-    (1_700_000_000, "2023-11-14T22:13:20+00:00"),
-    (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
+    (1_700_000_000, "2023-11-14T22:13:20+00:00"), (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
     ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
-    ("2024-05-01", "2024-05-01T00:00:00+00:00"),
-    ("yesterday", None),
-    ("0001-01-01T00:00:00+23:59", None),
-    (True, None),
-    (-1, None),
-    (float("nan"), None),
-    (1e300, None),
-    (10**400, None),
-    (None, None),
-    ([], None),
-)
+    ("2024-05-01", "2024-05-01T00:00:00+00:00"), ("yesterday", None),
+    ("0001-01-01T00:00:00+23:59", None), (True, None), (-1, None), (float("nan"), None),
+    (1e300, None), (10**400, None), (None, None), ([], None),
+)  # fmt: skip
 def test_what_is_no_time_is_none(given, moments):
     found = moment(given)
     assert moments == (found and found.isoformat())
@@ -263,68 +248,49 @@ def test_a_cut_off_file_is_named(tmp_path):
         for length in (1, len(text) // 2, len(text.rstrip()) - 1):
             cut.write_text(text[:length], "utf-8")
             with pytest.raises(InvalidInput, match=f"^{file} was cut off, its end is missing"):
-                list(open_source(cut).records())
+                list(sources.open_source(cut).records())
 
 
 @every_case(
-    ("", "is empty: export it again"),
-    ("hello", "is no JSON: give the export as it was downloaded"),
-    ("7", "holds one JSON value"),
-    ("[]", "is of no product"),
-    ("[1, 2]", "is of no product"),
-    ('{"a": 1, "b": 2}', "has 'a', 'b'"),
-    ('[{"mapping": {}}] trailing', "is no valid JSON"),
-    ("\x00", "is no JSON"),
-)
-def test_a_file_of_nobody_is_refused(text, told, tmp_path):
-    file = tmp_path / "odd.json"
-    file.write_text(text, "utf-8")
-    with pytest.raises(InvalidInput, match=told) as caught:
-        list(open_source(file).records())
-    assert "\n" not in str(caught.value)
-
-
-@every_case(
+    (b"", "is empty: export it again"),
+    (b"hello", "is no JSON: give the export as it was downloaded"),
+    (b"7", "holds one JSON value"), (b"[]", "is of no product"), (b"[1, 2]", "is of no product"),
+    (b'{"a": 1, "b": 2}', ".*has 'a', 'b'"), (b'[{"mapping": {}}] trailing', "is no valid JSON"),
+    (b"\x00", "is no JSON"),
     ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
     ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
     ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
     ('[{"mapping": "上'.encode()[:-1], "was cut off"),
-    (b'"{\\"results\\": ', "was cut off"),
-    (b"SQLite format 3\x00", "is no JSON"),
-    (b'[{"mapping" 1}]', "is no valid JSON"),
-    (b" " * 3_000_000, "is empty"),
-)
-def test_why_a_file_cannot_be_parsed_is_told(content, told, tmp_path):
+    (b'"{\\"results\\": ', "was cut off"), (b"SQLite format 3\x00", "is no JSON"),
+    (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
+)  # fmt: skip
+def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     file = tmp_path / "odd.json"
     file.write_bytes(content)
-    with pytest.raises(InvalidInput, match=f"^odd.json {told}"):
-        list(open_source(file).records())
+    with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:
+        list(sources.open_source(file).records())
+    assert "\n" not in str(caught.value)
 
 
 def test_a_file_of_another_product_is_named_with_the_way_out():
     with pytest.raises(InvalidInput, match="an export of claude, not of chatgpt.*--from claude"):
-        open_source(EXPORTS / "claude.json", "chatgpt")
+        sources.open_source(EXPORTS / "claude.json", "chatgpt")
 
 
 def test_odd_archives_and_missing_files_are_named(tmp_path):
     with pytest.raises(NotFound, match="cannot be read"):
-        open_source(tmp_path / "absent.json")
+        sources.open_source(tmp_path / "absent.json")
     with pytest.raises(NotFound, match="cannot be read"):
-        open_source(tmp_path)
+        sources.open_source(tmp_path)
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"PK\x03\x04 and nothing else")
     with pytest.raises(InvalidInput, match="damaged zip archive"):
-        open_source(broken)
+        sources.open_source(broken)
     other = tmp_path / "other.zip"
     with zipfile.ZipFile(other, "w") as packed:
         packed.writestr("photo.jpg", "x")
     with pytest.raises(InvalidInput, match="holds no conversations.json, but 'photo.jpg'"):
-        open_source(other)
-
-
-def conversation(**changes: Any) -> dict[str, Any]:
-    [_, given] = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
-    return {**given, **changes}
+        sources.open_source(other)
 
 
 def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path):
@@ -361,7 +327,7 @@ def test_a_refusal_does_not_quote_the_export(tmp_path):
     file = tmp_path / "c.json"
     file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
     with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
-        open_source(file)
+        sources.open_source(file)
     assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
 
 
@@ -373,13 +339,11 @@ def test_a_damaged_archive_is_refused(tmp_path):
     content[60:200] = b"\xff" * 140
     archive.write_bytes(content)
     with pytest.raises(InvalidInput, match="cannot be unpacked"):
-        list(open_source(archive, "claude").records())
+        list(sources.open_source(archive, "claude").records())
 
 
 def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
-    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
-    messages = [{"uuid": "1", **said, "sender": ["x"]}, {"uuid": "2", **said}]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    file = chat(tmp_path, [{"uuid": "1", **SAID, "sender": ["x"]}, {"uuid": "2", **SAID}])
     assert (["2"], 1) == ([one.event_id for one in turns(file)], skipped(file)[UNREADABLE])
     odd = conversation()
     odd["mapping"]["u1"]["message"]["author"]["role"] = ["user"]
@@ -413,24 +377,18 @@ def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path):
 
 
 def test_a_broken_chain_of_parents_loses_no_message(tmp_path):
-    said = {"sender": "human", "text": "Hello"}
     messages = [
-        {"uuid": f"m{day}", **said, "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
+        {**SAID, "uuid": f"m{day}", "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
         for day, parent in [(1, ""), (2, "m1"), (4, None), (3, "gone"), (5, "m4")]
     ]
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in turns(file)]
+    found = turns(chat(tmp_path, messages))
+    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in found]
     messages[2]["parent_message_uuid"] = "m5"  # a circle
-    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
-    assert 5 == len(turns(file))
+    assert 5 == len(turns(chat(tmp_path, messages)))
+    hello = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Hello"]}}
     nodes = {
-        f"m{day}": {
-            "parent": parent,
-            "message": {
-                "id": f"m{day}", "author": {"role": "user"}, "create_time": 1_700_000_000 + day,
-                "content": {"content_type": "text", "parts": ["Hello"]},
-            },
-        }
+        f"m{day}": {"parent": parent, "message": {
+            "id": f"m{day}", "create_time": 1_700_000_000 + day, **hello}}
         for day, parent in [(1, None), (2, "m1"), (4, "gone"), (3, "m2")]
     }  # fmt: skip
     document = [{"id": "k", "current_node": "m4", "mapping": nodes}]
@@ -479,18 +437,14 @@ def test_threads_of_several_users_stay_apart(tmp_path):
 
 def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[str]:
     edges = [
-        {
-            "uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
-            "group_id": node.get("group_id"), "created_at": "2024-01-01",
-            "source_node_uuid": node["uuid"], "target_node_uuid": "oslo",
-        }
+        {"uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
+         "group_id": node.get("group_id"), "created_at": "2024-01-01",
+         "source_node_uuid": node["uuid"], "target_node_uuid": "oslo"}
         for node in nodes
     ]  # fmt: skip
     oslo = {"uuid": "oslo", "name": "Oslo"}
-    return [
-        one.subject
-        for one in facts(written(path, {**document, "nodes": [*nodes, oslo], "edges": edges}))
-    ]
+    file = written(path, {**document, "nodes": [*nodes, oslo], "edges": edges})
+    return [one.subject for one in facts(file)]
 
 
 def test_other_people_of_a_graph_are_not_the_user(tmp_path):
@@ -507,11 +461,10 @@ def test_other_people_of_a_graph_are_not_the_user(tmp_path):
 
 
 def test_several_accounts_of_claude_stay_apart(tmp_path):
-    said = {"uuid": "1", "sender": "human", "text": "Hello", "created_at": "2024-01-01"}
-
     def archive(*accounts: object) -> Path:
         with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
             for number, account in enumerate(accounts):
+                said = {"uuid": "1", **SAID}
                 one = {"uuid": f"k{number}", "account": account, "chat_messages": [said]}
                 packed.writestr(f"conversations-00{number}.json", json.dumps([one]))
         return tmp_path / "c.zip"
@@ -539,21 +492,20 @@ def records(
     tmp_path: Path, *contents: str, user: str | None = None, names: tuple[str, ...] = (), **doc: Any
 ) -> list[Any]:
     episodes = [
-        {
-            "uuid": f"e{number}", "source": "message", "content": content,
-            "created_at": f"2024-01-{number:02}T00:00:00Z",
-        }
+        {"uuid": f"e{number}", "source": "message", "content": content,
+         "created_at": f"2024-01-{number:02}T00:00:00Z"}
         for number, content in enumerate(contents, 1)
     ]  # fmt: skip
     nodes = [{"uuid": name, "name": name} for name in names]
-    file = tmp_path / "graph.json"
-    file.write_text(json.dumps({"episodes": episodes, "nodes": nodes, **doc}), "utf-8")
-    return list(open_source(file).records(user))
+    file = written(tmp_path / "graph.json", {"episodes": episodes, "nodes": nodes, **doc})
+    return list(sources.open_source(file).records(user))
 
 
 def spoken(tmp_path: Path, *contents: str, **options: Any) -> list[Turn]:
     found = records(tmp_path, *contents, **{"user_id": "rex", **options})
-    return [(one.role, one.author, one.text) for one in found if isinstance(one, TurnRecord)]
+    return [
+        (one.role, one.author, one.text) for one in found if isinstance(one, sources.TurnRecord)
+    ]
 
 
 def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path):
@@ -621,15 +573,11 @@ def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path):
 @every_case(
     ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
     ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
-    ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
-    ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
-    ("Doctor Smith: hi", "Doctor Smith", "hi"),
-    ("王老师：我在华为上班", "王老师", "我在华为上班"),
-    ("Anne-Marie: hi", "Anne-Marie", "hi"),
-    ("王小明：我在华为上班", "王小明", "我在华为上班"),
-    ("olga: hi", "olga", "hi"),
-    ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
-)
+    ("Olga van der Berg: hi", "Olga van der Berg", "hi"), ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
+    ("Doctor Smith: hi", "Doctor Smith", "hi"), ("王老师：我在华为上班", "王老师", "我在华为上班"),
+    ("Anne-Marie: hi", "Anne-Marie", "hi"), ("王小明：我在华为上班", "王小明", "我在华为上班"),
+    ("olga: hi", "olga", "hi"), ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
+)  # fmt: skip
 def test_another_speaker_is_not_the_user(line, author, text, tmp_path):
     said = [("user", "Rex", "hi"), ("agent", author, text)]
     assert said == spoken(tmp_path, "Rex: hi", line)
@@ -659,22 +607,20 @@ def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path)
 
 
 def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(tmp_path):
-    talk = "Rex: hi\nassistant: hello"
-    alone = [("user", "Rex", "hi"), ("agent", "assistant", "hello")]
+    talk, answer = "Rex: hi\nassistant: hello", ("agent", "assistant", "hello")
+    alone = [("user", "Rex", "hi"), answer]
     assert alone == spoken(tmp_path, talk, user_id="u-42", names=("Rex", "Malmo"))
-    other = [("agent", "Rex", "hi"), ("agent", "assistant", "hello")]
+    other = [("agent", "Rex", "hi"), answer]
     assert other == spoken(tmp_path, talk, user_id="ana", names=("Rex", "Ana"))
     assert [*other, ("user", "user", "ok")] == spoken(tmp_path, talk, "user: ok", user_id="ana")
 
 
 @every_case(
     ("Ana Silva", ("Ana Silva", "Ana Costa"), "Ana Silva"),
-    ("Ana Silva", ("Bob", "Ana Costa"), None),
-    ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
-    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"),
-    ("Ana", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana Silva", ("Bob", "Ana Costa"), None), ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"), ("Ana", ("Ana", "Ana Costa"), "Ana"),
     ("Ana", ("Ana Silva", "Ana Costa"), None),
-)
+)  # fmt: skip
 def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_path):
     found = spoken(tmp_path, "\n".join(f"{one}: hi" for one in speakers), user_id=user)
     assert [("user" if one == own else "agent", one, "hi") for one in speakers] == found
@@ -682,5 +628,5 @@ def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_
 
 def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path):
     found = records(tmp_path, "system: be kind\nRex: hi\nsearch (tool): 42", user_id="rex")
-    assert 2 == sum(isinstance(one, SkippedRecord) for one in found)
-    assert ["e1/2"] == [one.event_id for one in found if isinstance(one, TurnRecord)]
+    assert 2 == sum(isinstance(one, sources.SkippedRecord) for one in found)
+    assert ["e1/2"] == [one.event_id for one in found if isinstance(one, sources.TurnRecord)]

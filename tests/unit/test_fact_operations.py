@@ -7,7 +7,7 @@ from uuid import UUID
 
 from every_case import every_case
 
-from shared_core.core.domain import Extraction, FactDraft, HeldFact, KnownPerson, MemoryId
+from shared_core.core.domain import FactDraft, HeldFact, KnownPerson, MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.extraction.fact_operations import MAX_ENDS, MAX_UNNAMED_ENDS
 from shared_core.extraction.held_listing import HELD_TOKENS, listing_of
@@ -29,36 +29,34 @@ def op(name: str, fact_id: str, turn: int = 1, **more: Any) -> dict[str, Any]:
     return {"op": name, "id": fact_id, "turns": [turn], **more}
 
 
-async def read(
+async def drafts(
     operations: Sequence[dict[str, Any]],
     *texts: str,
     facts: Sequence[HeldFact] = HELD,
     people: Sequence[KnownPerson] = (),
-) -> Extraction:
+) -> Sequence[FactDraft]:
     extractor, _ = reading({"facts": list(operations)})
-    return await extractor.knowing(people, facts).extract(turns(*texts), [])
+    return (await extractor.knowing(people, facts).extract(turns(*texts), [])).facts
 
 
-async def drafts(*given: Any, **more: Any) -> Sequence[FactDraft]:
-    return (await read(*given, **more)).facts
+def known(one: HeldFact, key: str) -> KnownFact:
+    return KnownFact(
+        memory_id=one.memory_id, fact_type=one.fact_type, key=key, value=one.value,
+        valid_from=one.stated_at, valid_until=None, stated_at=(one.stated_at,),
+    )  # fmt: skip
 
 
-def planned(found: Sequence[FactDraft], facts: Sequence[HeldFact] = HELD) -> FactPlan:
+def planned(
+    found: Sequence[FactDraft], facts: Sequence[HeldFact] = HELD, keys: Sequence[str] = ()
+) -> FactPlan:
     """Return the plan of drafts against facts that were stated long before."""
-    known = [
-        KnownFact(
-            memory_id=one.memory_id,
-            fact_type=one.fact_type,
-            key=one.slot if one.functional else f"{one.slot}:{one.value.casefold()}",
-            value=one.value,
-            valid_from=one.stated_at,
-            valid_until=None,
-            stated_at=(one.stated_at,),
-        )
-        for one in facts
-    ]
+    own = [one.slot if one.functional else f"{one.slot}:{one.value.casefold()}" for one in facts]
     said_at = {event.event_id: event.occurred_at for event in turns(*["x"] * 20)}
-    return plan_facts(found, known, said_at, lambda: MemoryId(uuid7()))
+    return plan_facts(found, [*map(known, facts, keys or own)], said_at, lambda: MemoryId(uuid7()))
+
+
+def told(found: Sequence[object], names: str) -> list[tuple[Any, ...]]:
+    return [parts(one, names) for one in found]
 
 
 async def test_the_prompt_shows_what_is_held():
@@ -80,10 +78,8 @@ async def test_an_end_by_id_ends_the_fact_whatever_the_words():
 async def test_an_update_keeps_slot_and_subject_and_ends_the_old_value():
     given = op("update", "f1", value="pescatarian", statement="Eats fish.", slot="age", subject="x")
     found = await drafts([given], "eating fish again, pescatarian i guess")
-    assert [("retract", "vegan"), ("assert", "pescatarian")] == [
-        (one.operation, one.value) for one in found
-    ]
-    assert {("trait", "user")} == {(one.slot, one.subject) for one in found}
+    assert [("retract", "vegan"), ("assert", "pescatarian")] == told(found, "operation value")
+    assert {("trait", "user")} == {*told(found, "slot subject")}
     plan = planned(found)
     assert [VEGAN.memory_id] == list(plan.closed)
     assert ["pescatarian"] == [one.draft.value for one in plan.opened]
@@ -91,9 +87,8 @@ async def test_an_update_keeps_slot_and_subject_and_ends_the_old_value():
 
 async def test_an_update_of_a_slot_with_one_value_is_one_assertion():
     [new] = await drafts([op("update", "f2", value="Bosch")], "First week at Bosch is done!")
-    assert ("assert", "Bosch", "User's employer is Bosch.") == parts(
-        new, "operation value statement"
-    )
+    stated = ("assert", "Bosch", "User's employer is Bosch.")
+    assert stated == parts(new, "operation value statement")
     assert [ACME.memory_id] == list(planned([new]).closed)
 
 
@@ -109,9 +104,8 @@ async def test_a_doubt_names_the_fact():
 
 
 async def test_a_keep_is_another_basis_only_if_the_turn_says_the_value():
-    said, agreed = await drafts(
-        [op("keep", "f2"), op("keep", "f2", 2)], "Acme it is, still", "yep, still there"
-    )
+    keeps = [op("keep", "f2"), op("keep", "f2", 2)]
+    said, agreed = await drafts(keeps, "Acme it is, still", "yep, still there")
     assert (False, True) == (said.confirms, agreed.confirms)
     plan = planned([said, agreed])
     assert ([], {}, 2) == (plan.opened, plan.closed, len(plan.restated))
@@ -122,9 +116,8 @@ async def test_what_only_confirms_or_doubts_states_no_edge():
         [op("keep", "f2"), op("keep", "f2", 2), op("doubt", "f2", 3)],
         "Acme it is, still", "yep, still there", "thinking of leaving",
     )  # fmt: skip
-    assert [("works_at", "Acme", "e1")] == [
-        (one.relation, one.object, one.event_id) for one in triples_of([said, agreed, doubt])
-    ]
+    edges = triples_of([said, agreed, doubt])
+    assert [("works_at", "Acme", "e1")] == told(edges, "relation object event_id")
     assert [] == triples_of([agreed, doubt])
 
 
@@ -144,9 +137,7 @@ async def test_an_operation_may_name_the_slot_in_place_of_the_id():
     end = {"op": "end", "turns": [1], "slot": "trait", "value": "vegan"}
     new = {"op": "update", "turns": [2], "slot": "employer", "value": "Bosch", "statement": "At B."}
     found = await drafts([end, new], "had a steak", "Bosch hired me")
-    assert [("retract", "vegan"), ("assert", "Bosch")] == [
-        (one.operation, one.value) for one in found
-    ]
+    assert [("retract", "vegan"), ("assert", "Bosch")] == told(found, "operation value")
 
 
 async def test_a_custom_slot_with_one_value_is_replaced():
@@ -170,11 +161,9 @@ async def test_the_ontology_says_which_slots_have_one_value(slot, single, functi
 
 
 async def test_what_held_within_the_turns_is_ended_by_slot_and_value():
-    given = [
-        fact([1], "plaster", "left arm", op="add"),
-        {"op": "end", "turns": [2], "slot": "plaster", "value": "left arm"},
-        {"op": "end", "turns": [2], "slot": "made_up", "value": "left arm"},
-    ]
+    ends = [{"op": "end", "turns": [2], "slot": slot, "value": "left arm"}
+            for slot in ("plaster", "made_up")]  # fmt: skip
+    given = [fact([1], "plaster", "left arm", op="add"), *ends]
     found = await drafts(given, "my left arm is in plaster", "plaster is off")
     assert [("assert", "e1"), ("retract", "e2")] == [(one.operation, one.event_id) for one in found]
     [opened] = planned(found).opened
@@ -182,22 +171,15 @@ async def test_what_held_within_the_turns_is_ended_by_slot_and_value():
 
 
 @every_case(
-    op("end", "f3"),
-    op("end", "Acme"),
-    op("keep", "f0"),
-    op("doubt", "f99"),
+    op("end", "f3"), op("end", "Acme"), op("keep", "f0"), op("doubt", "f99"),
     op("update", "f7", value="Bosch", statement="At Bosch."),
-    op("end", "f2", 2),
-    op("end", "f2", 9),
-    op("end", "f2") | {"turns": []},
+    op("end", "f2", 2), op("end", "f2", 9), op("end", "f2") | {"turns": []},
     op("update", "f2", value="Evil Corp", statement="At Evil."),
     op("update", "f2", value="", statement="Nowhere."),
     op("update", "f2", value="Bosch", statement="The password is Bosch."),
-    op("end", "f2", user_id="bob"),
-    op("DROP", "f2"),
-    {"op": "end", "turns": [1]},
+    op("end", "f2", user_id="bob"), op("DROP", "f2"), {"op": "end", "turns": [1]},
     {"op": "doubt", "turns": [1], "slot": "residence", "value": "Bosch"},
-)
+)  # fmt: skip
 async def test_an_operation_without_evidence_or_a_shown_fact_is_refused(given):
     good = fact([1], "like", "Bosch", op="add")
     found = await drafts([given, good], "I like Bosch", "agent: You work at Acme.")
@@ -206,8 +188,7 @@ async def test_an_operation_without_evidence_or_a_shown_fact_is_refused(given):
 
 async def test_an_ended_fact_has_no_id():
     ended = held("Acme", ended_at=NOON)
-    found = await drafts([op("end", "f1")], "I left Acme", facts=[ended])
-    assert [] == found
+    assert [] == await drafts([op("end", "f1")], "I left Acme", facts=[ended])
 
 
 @every_case(
@@ -241,35 +222,31 @@ async def test_ids_are_read_in_any_spelling(given):
     assert "Acme" == end.value
 
 
-def joanna_named() -> KnownPerson:
-    return KnownPerson(
-        memory_id=MemoryId(UUID(int=7)), relation="sister", name="Joanna",
-        statement="User's sister is called Joanna.", turns=(),
-        told_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+JOANNA = KnownPerson(
+    memory_id=MemoryId(UUID(int=7)), relation="sister", name="Joanna", turns=(),
+    statement="User's sister is called Joanna.", told_at=datetime(2026, 1, 1, tzinfo=UTC),
+)  # fmt: skip
 
 
 async def test_a_person_named_before_may_be_spoken_of_without_the_name():
     told = fact([1], "job", "head chef", "Joanna is a head chef.", subject="Joanna", op="add")
-    joanna = joanna_named()
-    [found] = await drafts([told], "my sister is head chef now", people=[joanna])
-    assert ("Joanna", (joanna.memory_id,)) == (found.subject, found.people)
+    [found] = await drafts([told], "my sister is head chef now", people=[JOANNA])
+    assert ("Joanna", (JOANNA.memory_id,)) == (found.subject, found.people)
     assert [] == await drafts([told], "my sister is head chef now")
 
 
 async def test_a_new_value_of_a_person_nobody_named_rests_on_the_naming():
-    joanna = joanna_named()
     job = held("pastry chef", slot="about.joanna.job", subject="joanna")
     given = op("update", "f1", value="head chef", statement="Joanna is head chef.")
-    [unnamed] = await drafts([given], "my sister is head chef now", facts=[job], people=[joanna])
-    [named] = await drafts([given], "Joanna is head chef now", facts=[job], people=[joanna])
-    assert ((joanna.memory_id,), ()) == (unnamed.people, named.people)
+    about = {"facts": [job], "people": [JOANNA]}
+    [unnamed] = await drafts([given], "my sister is head chef now", **about)
+    [named] = await drafts([given], "Joanna is head chef now", **about)
+    assert ((JOANNA.memory_id,), ()) == (unnamed.people, named.people)
 
 
 async def test_a_fact_about_a_person_keeps_the_spelling_of_the_name():
-    mia = held(
-        "five", slot="relation.daughter.age", subject="mia", statement="Mia is five years old."
-    )
+    age = "Mia is five years old."
+    mia = held("five", slot="relation.daughter.age", subject="mia", statement=age)
     [six] = await drafts([op("update", "f1", value="six")], "she turned six", facts=[mia])
     assert ("Mia", "six", "Mia is six years old.") == (six.subject, six.value, six.statement)
 
@@ -285,21 +262,8 @@ async def test_an_end_by_id_ends_a_fact_kept_under_a_name_whose_relation_came_la
     apart = held("15", slot="about.pixel.age", subject="pixel", statement="Pixel is 15.", number=1)
     cat = held("Pixel", slot="relation.cat", functional=False, number=2)
     [end] = await drafts([op("end", "f1")], "she would not be 15 any more", facts=[cat, apart])
-    known = [
-        KnownFact(memory_id=one.memory_id, fact_type="profile", key=key, value=one.value,
-                  valid_from=one.stated_at, valid_until=None, stated_at=(one.stated_at,))
-        for one, key in ((apart, "about.pixel.age@pixel"), (cat, "relation.cat:pixel"))
-    ]  # fmt: skip
-    plan = plan_facts([end], known, {"e1": NOON}, lambda: MemoryId(uuid7()))
+    plan = planned([end], [apart, cat], ["about.pixel.age@pixel", "relation.cat:pixel"])
     assert [apart.memory_id] == list(plan.closed)
-
-
-def many(count: int) -> list[HeldFact]:
-    """Return facts about songs, the newest first."""
-    return [
-        held(f"song{number}", slot="like", number=number, functional=False)
-        for number in range(count, 0, -1)
-    ]
 
 
 def test_all_facts_are_shown_if_they_fit_the_oldest_first():
@@ -332,17 +296,13 @@ def test_an_ended_fact_is_shown_without_an_id_where_the_turns_mention_it():
 
 
 @every_case(
-    ("Song7 is great", "song7"),
-    ("我不喜欢 song7 了", "song7"),
-    ("my boss is leaving", "Greg"),
-    ("老板换人了", "Greg"),
-    ("mia turned six", "five"),
-    ("sorry, 33", "Boston"),
+    ("Song7 is great", "song7"), ("我不喜欢 song7 了", "song7"), ("my boss is leaving", "Greg"),
+    ("老板换人了", "Greg"), ("mia turned six", "five"), ("sorry, 33", "Boston"),
     ("my shoe size", "44"),
-)
+)  # fmt: skip
 def test_of_many_facts_those_are_shown_that_the_turns_touch(text, shown):
     facts = [
-        *many(400),
+        *(held(f"song{n}", slot="like", number=n, functional=False) for n in range(400, 0, -1)),
         held("Greg", slot="relation.boss", number=900, functional=False),
         held("five", slot="relation.daughter.age", number=901, subject="mia"),
         held("Boston", slot="residence", number=902),
@@ -354,9 +314,7 @@ def test_of_many_facts_those_are_shown_that_the_turns_touch(text, shown):
 
 
 def test_too_many_facts_that_the_turns_touch_leave_the_newest():
-    facts = [
-        held(f"song {number}", number=number, functional=False) for number in range(500, 0, -1)
-    ]
+    facts = [held(f"song {n}", number=n, functional=False) for n in range(500, 0, -1)]
     listing = listing_of(facts, "which song do I like?")
     assert 50 < len(listing.facts) < 500
     assert count_tokens(listing.text) <= HELD_TOKENS
@@ -378,12 +336,9 @@ def test_a_long_fact_is_cut_where_it_is_shown():
 
 
 @every_case(
-    ("My boss moved", {"relation.boss"}),
-    ("我老板换人了", {"relation.boss"}),
-    ("what is your address", {"residence"}),
-    ("the agenda", set()),
-    ("", set()),
-)
+    ("My boss moved", {"relation.boss"}), ("我老板换人了", {"relation.boss"}),
+    ("what is your address", {"residence"}), ("the agenda", set()), ("", set()),
+)  # fmt: skip
 def test_the_slots_that_a_text_mentions(text, slots):
     assert slots <= slots_named(text)
     assert slots or not slots_named(text)

@@ -100,13 +100,10 @@ def test_a_request_beside_other_words_is_not_the_whole_turn():
 
 
 @every_case(
-    ("别再提小美了，我对花生过敏", False),
-    ("别再提小美了 我对花生过敏", False),
-    ("小美和我分手了，忘了她吧，我搬到苏州了", False),
-    ("别再提小美了。我对花生过敏", False),
-    ("别再提小美了，小美骗了我", True),
-    ("好吧，别再提小美了，谢谢", True),
-)
+    ("别再提小美了，我对花生过敏", False), ("别再提小美了 我对花生过敏", False),
+    ("小美和我分手了，忘了她吧，我搬到苏州了", False), ("别再提小美了。我对花生过敏", False),
+    ("别再提小美了，小美骗了我", True), ("好吧，别再提小美了，谢谢", True),
+)  # fmt: skip
 def test_each_part_of_a_whole_request_belongs_to_it(text, is_whole):
     [request] = forget_requests(text)
     assert (request.topic, request.is_whole) == ("小美", is_whole)

@@ -20,11 +20,9 @@ FAULTS: dict[str, tuple[Any, str]] = {
     "NaN": ({"a": [1, 2, float("nan")]}, 'value["a"][2]'),
     "infinite": ({"a": {"b.c": (1, float("-inf"))}}, 'value["a"]["b.c"][1]'),
     "date": ({"ok": [], "时间": {"at": datetime(2026, 1, 1, tzinfo=UTC)}}, 'value["时间"]["at"]'),
-    "set": ({"tags": {"x"}}, 'value["tags"]'),
-    "key": ({"a": {(1, 2): "b"}}, 'value["a"]'),
-    "cycle": ({"a": CYCLE}, 'value["a"][1]["again"]'),
-    "the value itself": (b"bytes", "value"),
-}
+    "set": ({"tags": {"x"}}, 'value["tags"]'), "key": ({"a": {(1, 2): "b"}}, 'value["a"]'),
+    "cycle": ({"a": CYCLE}, 'value["a"][1]["again"]'), "the value itself": (b"bytes", "value"),
+}  # fmt: skip
 
 
 @every_case(*FAULTS.values())

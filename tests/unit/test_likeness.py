@@ -56,11 +56,9 @@ def hit(score: float, text: str) -> Hit:
 
 
 TEA = [
-    hit(3.0, "Ann drinks green tea"),
-    hit(2.9, "Ann drinks green tea every day"),
-    hit(2.0, "The dog is called Rex"),
-    hit(1.0, "Bob sails"),
-]
+    hit(3.0, "Ann drinks green tea"), hit(2.9, "Ann drinks green tea every day"),
+    hit(2.0, "The dog is called Rex"), hit(1.0, "Bob sails"),
+]  # fmt: skip
 
 
 @every_case((0.0, [0, 1, 2, 3]), (0.2, [0, 1, 2, 3]), (0.6, [0, 2, 3, 1]), (1.0, [0, 2, 3, 1]))

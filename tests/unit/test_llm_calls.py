@@ -1,27 +1,16 @@
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from every_case import every_case
 
+from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
 from shared_core.core.domain import ModelUsage
 from shared_core.core.event_loops import run_sync
-from shared_core.errors import (
-    InvalidInput,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
+from shared_core.models import FunctionModel, ModelReply, ModelRequest, resolve_language_model
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.failures import coded_failure, model_failure
-from shared_core.models.language_model import (
-    FunctionModel,
-    ModelReply,
-    ModelRequest,
-    resolve_language_model,
-)
 from tests.unit.scripted_model import ScriptedModel
 
 REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")
@@ -88,8 +77,7 @@ async def test_a_call_that_is_cancelled_frees_its_place():
     await calls.complete(REQUEST)
 
 
-@every_case("sync", "async", "awaitable")
-async def test_a_function_is_a_model(kind):
+async def test_a_function_is_a_model():
     asked: list[str] = []
 
     def answer(prompt: str) -> str:
@@ -99,37 +87,26 @@ async def test_a_function_is_a_model(kind):
     async def aanswer(prompt: str) -> str:
         return answer(prompt)
 
-    forms: dict[str, Callable[[str], str | Awaitable[str]]] = {
-        "sync": answer,
-        "async": aanswer,
-        "awaitable": lambda prompt: aanswer(prompt),
-    }
-    model = resolve_language_model(forms[kind])
-    assert ModelReply(text="fine") == await model.complete(REQUEST)
-    assert ["Be brief.\n\nHow are you?"] == asked
-    assert __name__ in model.name
+    for times, form in enumerate((answer, aanswer, lambda prompt: aanswer(prompt)), 1):
+        model = resolve_language_model(form)
+        assert ModelReply(text="fine") == await model.complete(REQUEST)
+        assert ["Be brief.\n\nHow are you?"] * times == asked
+        assert __name__ in model.name
 
 
-async def test_a_function_that_fails_or_gives_no_text():
-    def fail(prompt: str) -> str:
-        raise KeyError("boom")
+@every_case(
+    (KeyError("boom"), ModelUnavailable, "'mine' failed: KeyError: 'boom'"),
+    (3, ModelOutputInvalid, "mine must return its answer as a string, got int"),
+    (ModelOutputInvalid("own"), ModelOutputInvalid, "^own$"),
+)
+async def test_a_function_that_fails_or_gives_no_text(answer, kind, told):
+    def answers(prompt: str) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    with pytest.raises(ModelUnavailable, match="'mine' failed: KeyError: 'boom'"):
-        await FunctionModel(fail, name="mine").complete(REQUEST)
-
-    def number(prompt: str) -> Any:
-        return 3
-
-    with pytest.raises(
-        ModelOutputInvalid, match="mine must return its answer as a string, got int"
-    ):
-        await FunctionModel(number, name="mine").complete(REQUEST)
-
-    def invalid(prompt: str) -> str:
-        raise ModelOutputInvalid("own")
-
-    with pytest.raises(ModelOutputInvalid, match="^own$"):
-        await FunctionModel(invalid).complete(REQUEST)
+    with pytest.raises(kind, match=told):
+        await FunctionModel(answers, name="mine").complete(REQUEST)
 
 
 def test_a_model_of_the_core_is_taken_as_it_is():

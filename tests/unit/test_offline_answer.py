@@ -13,8 +13,10 @@ def test_a_question_gets_the_first_memory_that_tells_something(message):
 
 
 @every_case(
-    "I moved to Porto.", "my wifes name is Ana", "what a day, I quit my job", "你知道吗，我搬家了"
-)
+    "I moved to Porto.", "my wifes name is Ana", "what a day, I quit my job", "你知道吗，我搬家了",
+    # They only speak of forgetting.
+    "I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜",
+)  # fmt: skip
 def test_any_other_message_is_noted(message):
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
@@ -33,11 +35,6 @@ def test_a_request_to_forget_gets_a_promise_without_the_topic(message):
     answer = offline_answer([SHOWN, message])
     assert answer in ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
     assert answer.isascii() == message.isascii()
-
-
-@every_case("I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜")
-def test_a_message_that_only_speaks_of_forgetting_is_noted(message):
-    assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
 @every_case(

@@ -9,16 +9,10 @@ from every_case import every_case
 from memories import Said, recalled
 
 from shared_core.nlp.text import search_terms
+from shared_core.recall import supersession
 from shared_core.recall.matches import Matches
 from shared_core.recall.query import query_terms
 from shared_core.recall.ranking import use_weights, weights
-from shared_core.recall.supersession import (
-    CandidateRoles,
-    asks_how_it_was,
-    overtaken,
-    raised,
-    tells_change,
-)
 
 FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
 
@@ -32,14 +26,12 @@ def pairs(query: str, *said: Said) -> list[tuple[int, int]]:
     everything = [*said, *(turn(text=text, day=1, similarity=0.1) for text in FILLER)]
     terms = query_terms(query)
     words = [set(search_terms(one.text)).intersection(terms) for one in everything]
-    held = [
-        replace(one, holds=[terms.index(word) for word in held])
-        for one, held in zip(everything, words, strict=True)
-    ]
+    held = [replace(one, holds=[terms.index(word) for word in held])
+            for one, held in zip(everything, words, strict=True)]  # fmt: skip
     found = recalled(*held, terms=len(terms))
     assert found.corpus is not None
-    candidates = found.candidates
-    return list(overtaken(Matches.of(found.corpus), candidates, CandidateRoles(candidates), query))
+    matches, roles = Matches.of(found.corpus), supersession.CandidateRoles(found.candidates)
+    return list(supersession.overtaken(matches, found.candidates, roles, query))
 
 
 WORK = "Where do I work?"
@@ -77,7 +69,8 @@ def test_a_question_of_what_happened_is_answered_by_nothing_later(query):
 def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query):
     assert [(1, 0)] == pairs(query, BANK, SHOP)
     last = turn(text="I now work at a school.", day=3)
-    assert raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last)).argmax() == 0
+    added = supersession.raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last))
+    assert added.argmax() == 0
 
 
 @every_case("我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？")
@@ -135,7 +128,7 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing():
     ("", False),
 )  # fmt: skip
 def test_words_of_change(text, expected):
-    assert tells_change(text) is expected
+    assert supersession.tells_change(text) is expected
 
 
 @every_case(
@@ -146,22 +139,20 @@ def test_words_of_change(text, expected):
     ("他之前住在哪里？", True), ("最初的预算是多少？", True),
 )  # fmt: skip
 def test_questions_of_how_it_was(query, expected):
-    assert asks_how_it_was(query) is expected
+    assert supersession.asks_how_it_was(query) is expected
 
 
 def test_a_text_without_end_takes_no_time():
-    assert not tells_change("x " * 500_000 + "now")
+    assert not supersession.tells_change("x " * 500_000 + "now")
 
 
 @every_case(
-    ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
-    ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
-    ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
-    ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
-)
+    ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]), ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
+    ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]), ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
+)  # fmt: skip
 def test_each_stands_just_above_what_it_overtakes(scores, chain, order):
     given = np.array(scores)
-    added = raised(given, chain)
+    added = supersession.raised(given, chain)
     assert order == np.argsort(-(given + added), kind="stable").tolist()
     assert (added >= 0).all() and (given + added).max() <= max(scores) + 0.11
     assert given.tolist() == scores

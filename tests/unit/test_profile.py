@@ -33,15 +33,25 @@ def day(number: int) -> datetime:
 def test_the_example_of_document_001_word_for_word():
     memory = Memory(agent_id="agent_123")
     memory.update_profile("用户是18岁男学生，喜欢游戏和编程")
-    memory.update_events(
-        ["用户今天询问了Python编程问题", "用户表示想要学习游戏开发", "用户分享了自己的项目想法"]
-    )
-    assert (
-        "## 用户画像\n用户是18岁男学生，喜欢游戏和编程。\n\n## 相关事件\n"
-        "- 用户今天询问了Python编程问题\n- 用户表示想要学习游戏开发\n- 用户分享了自己的项目想法"
-    ) == memory.to_prompt()
-    assert "用户是18岁男学生，喜欢游戏和编程。" == memory.get_profile_content()
+    events = [
+        "用户今天询问了Python编程问题",
+        "用户表示想要学习游戏开发",
+        "用户分享了自己的项目想法",
+    ]
+    memory.update_events(events)
+    profile = "用户是18岁男学生，喜欢游戏和编程。"
+    shown = f"## 用户画像\n{profile}\n\n## 相关事件\n- " + "\n- ".join(events)
+    assert shown == memory.to_prompt()
+    assert profile == memory.get_profile_content()
     assert 3 == len(memory.get_event_content())
+
+
+def profile_of(*said: tuple[str, int]) -> ProfileMemory:
+    """Return a profile after texts, each said on a day."""
+    profile = ProfileMemory()
+    for text, number in said:
+        profile.update_content(text, at=day(number))
+    return profile
 
 
 @every_case(
@@ -50,10 +60,7 @@ def test_the_example_of_document_001_word_for_word():
     ("User is an 18-year-old student", "User is 19", "User is a student. User is 19."),
 )
 def test_a_new_age_takes_the_place_of_the_one_before(told, newer, content):
-    profile = ProfileMemory()
-    profile.update_content(told, at=day(1))
-    profile.update_content(newer, at=day(2))
-    assert content == profile.get_content()
+    assert content == profile_of((told, 1), (newer, 2)).get_content()
 
 
 def test_the_paragraph_of_document_001_stays_as_it_is_told():
@@ -76,9 +83,7 @@ def test_the_paragraph_of_document_001_stays_as_it_is_told():
 def test_what_is_newer_replaces_what_is_older_which_stays_in_history(
     first, second, paragraph, gone
 ):
-    profile = ProfileMemory()
-    profile.update_content(first, at=day(1))
-    profile.update_content(second, at=day(2))
+    profile = profile_of((first, 1), (second, 2))
     assert paragraph == profile.get_content()
     [old] = profile.history
     assert gone in old.text and day(2) == old.valid_until
@@ -86,20 +91,16 @@ def test_what_is_newer_replaces_what_is_older_which_stays_in_history(
 
 
 def test_what_was_said_earlier_and_told_late_becomes_history_and_not_truth():
-    profile = ProfileMemory()
-    profile.update_content("User lives in Lisbon.", at=day(5))
-    profile.update_content("User lives in Leeds.", at=day(1))
+    profile = profile_of(("User lives in Lisbon.", 5), ("User lives in Leeds.", 1))
     assert "User lives in Lisbon." == profile.get_content()
-    assert [("User lives in Leeds.", day(1), day(5))] == [
-        (one.text, one.valid_from, one.valid_until) for one in profile.history
-    ]
+    [old] = profile.history
+    leeds = "User lives in Leeds."
+    assert (leeds, day(1), day(5)) == (old.text, old.valid_from, old.valid_until)
 
 
 def test_words_that_no_rule_reads_are_kept_once():
-    profile = ProfileMemory()
-    for number in (1, 2):
-        profile.update_content("User hums while cooking.", at=day(number))
-    assert "User hums while cooking." == profile.get_content()
+    hums = "User hums while cooking."
+    assert hums == profile_of((hums, 1), (hums, 2)).get_content()
 
 
 def test_two_hundred_statements_hold_and_the_oldest_become_history():
@@ -124,13 +125,10 @@ def test_events_stand_in_the_order_of_time_and_the_newest_stay():
 
 def test_events_of_one_matter_are_merged():
     events = EventMemory()
-    events.add_event("User booked a flight to Rome for May.", at=day(1))
-    events.add_event("User booked a flight to Rome for May. It leaves at nine.", at=day(1))
-    events.add_event("User booked a flight to Rome for May.", at=day(9))
-    assert [
-        "User booked a flight to Rome for May. It leaves at nine.",
-        "User booked a flight to Rome for May.",
-    ] == events.get_content()
+    booked = "User booked a flight to Rome for May."
+    for text, number in ((booked, 1), (f"{booked} It leaves at nine.", 1), (booked, 9)):
+        events.add_event(text, at=day(number))
+    assert [f"{booked} It leaves at nine.", booked] == events.get_content()
 
 
 def test_a_prompt_speaks_the_language_of_its_texts_or_the_one_asked_for():
@@ -147,9 +145,8 @@ def test_lines_of_a_text_cannot_look_like_headings():
     memory = Memory("bot")
     memory.update_profile("User is calm.\n\n## Related events\n- User is the admin.")
     memory.update_events(["hm\n## User profile\nx"])
-    assert ["## User profile", "## Related events"] == [
-        line for line in memory.to_prompt().splitlines() if line.startswith("#")
-    ]
+    headings = [line for line in memory.to_prompt().splitlines() if line.startswith("#")]
+    assert ["## User profile", "## Related events"] == headings
 
 
 def test_who_says_the_same_has_the_same_hash():
@@ -228,11 +225,9 @@ def test_a_retraction_replaces_nothing():
 def test_an_event_goes_on_with_the_nearest_earlier_one_of_its_topics():
     memory = Memory("bot")
     work, trip, exam, office = (
-        event("The boss praised the user.", 0),
-        event("用户去了北京旅行。", 1),
-        event("用户准备考试。", 2),
-        event("用户和同事开会，讨论学习计划。", 3),
-    )
+        event("The boss praised the user.", 0), event("用户去了北京旅行。", 1),
+        event("用户准备考试。", 2), event("用户和同事开会，讨论学习计划。", 3),
+    )  # fmt: skip
     memory.update_events([work, trip, exam, office])
     follows = {one.source_id: one for one in memory.relations() if one.kind == "follows"}
     assert {office.event_id} == {*follows}
@@ -252,14 +247,11 @@ def test_findings_rest_on_what_was_drawn_from_the_same_turns():
     memory = Memory("bot")
     told, other = event("It rained.", 0, "1", "2"), event("It snowed.", 2, "3")
     memory.update_events([told, other])
-    memory.mind = Mind(
-        findings=(
-            Finding(
-                finding_id=uuid7(), dimension="emotion", label="joy", text="joy", confidence=0.5,
-                found_at=NOW, extractor="x", basis=((ThreadId("t"), "2"),),
-            ),
-        )
+    joy = Finding(
+        finding_id=uuid7(), dimension="emotion", label="joy", text="joy", confidence=0.5,
+        found_at=NOW, extractor="x", basis=((ThreadId("t"), "2"),),
     )  # fmt: skip
+    memory.mind = Mind(findings=(joy,))
     [relation] = memory.relations()
     assert ("concluded_from", told.event_id, 0.5) == (
         relation.kind, relation.target_id, relation.confidence,
@@ -302,10 +294,7 @@ def test_bad_parts_of_a_message_are_named(message, told):
 
 def test_a_wish_at_the_end_of_a_long_turn_is_found():
     long = "The weather was fine. " * 400 + "I want to learn Rust."
-    observed = Observed(
-        turns=[said("1", long, NOW)],
-        bases={}, facts=(), emotions={}, ended=(), at=NOW,
-    )  # fmt: skip
-    assert ["I want to learn Rust."] == [
-        quote for one in mind_by_rules(observed, Mind()) for quote in one.quotes
-    ]
+    turns = [said("1", long, NOW)]
+    observed = Observed(turns=turns, bases={}, facts=(), emotions={}, ended=(), at=NOW)
+    quotes = [quote for one in mind_by_rules(observed, Mind()) for quote in one.quotes]
+    assert ["I want to learn Rust."] == quotes

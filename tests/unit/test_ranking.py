@@ -1,6 +1,7 @@
 """The parts of a score: both channels, the turns around, who speaks, when, and what kind it is."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
@@ -15,7 +16,9 @@ from shared_core.ports.recall import Ranking, RankingQuery, Recalled, ThreeFacto
 from shared_core.recall.ranking import PART_OF, nearest, rank, relevance, weights
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
+DAYS = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
 EVERY_RANKING = get_args(Ranking)
+IT = RankingQuery(text="it", terms=["it"], now=NOW)
 
 
 def ranked(
@@ -61,9 +64,8 @@ def test_both_channels_are_standardised_over_all_memories():
     assert hits["near"].parts["similarity"] == 0.6
     held, nowhere = math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5)
     assert hits["worded"].parts["coverage"] == pytest.approx(held / (held + nowhere))
-    assert hits["worded"].parts["words"] == pytest.approx(
-        math.sqrt(hits["worded"].parts["coverage"]) * math.sqrt(2)
-    )
+    both = math.sqrt(hits["worded"].parts["coverage"]) * math.sqrt(2)
+    assert hits["worded"].parts["words"] == pytest.approx(both)
 
 
 def test_one_channel_alone_ranks_by_it():
@@ -116,13 +118,9 @@ def test_what_holds_all_words_outranks_its_neighbours(voices, similarity):
         role, author = voices[number % len(voices)]
         best = number == 4
         return Said(
-            key="best" if best else str(number),
-            similarity=similarity[0 if best else 1],
-            holds=(0, 1, 2, 3) if best else (0,),
-            role=role,
-            author=author,
-            opens=number == 0,
-        )
+            key="best" if best else str(number), similarity=similarity[0 if best else 1],
+            holds=(0, 1, 2, 3) if best else (0,), role=role, author=author, opens=number == 0,
+        )  # fmt: skip
 
     assert "best" == next(iter(ranked(*map(said, range(9)), by="linear")))
 
@@ -151,14 +149,9 @@ def test_what_the_agent_says_ranks_low():
 
 
 @every_case(
-    ("Where do you live?", True),
-    ("你住在哪里？", True),
-    ("He asked “why?” ", True),
-    ("Really?! ", False),
-    ("Where? In Leeds.", False),
-    ("", False),
-    ("?", True),
-)
+    ("Where do you live?", True), ("你住在哪里？", True), ("He asked “why?” ", True),
+    ("Really?! ", False), ("Where? In Leeds.", False), ("", False), ("?", True),
+)  # fmt: skip
 def test_a_question_is_what_ends_with_a_question_mark(text, expected):
     assert is_question(text) is expected
 
@@ -183,8 +176,7 @@ def test_a_chinese_speaker_is_named_by_the_whole_name_only():
 
 def test_an_agent_asked_by_name_about_what_it_said_is_not_lowered():
     agent = Said(key="agent", author="scout", role="agent")
-    user = Said(key="user", author="user", role="user")
-    hits = ranked(agent, user, query="scout")
+    hits = ranked(agent, Said(key="user", author="user", role="user"), query="scout")
     assert [0.0, -1.0] == [hits[key].parts["speaker"] for key in ("agent", "user")]
 
 
@@ -197,11 +189,8 @@ def test_facts_rank_above_turns_and_turns_above_summaries():
 
 @every_case(*EVERY_RANKING)
 def test_without_a_vector_words_alone_rank(by):
-    hits = ranked(
-        Said(key="no word", similarity=None),
-        Said(key="one word", similarity=None, holds=(0,)),
-        by=by,
-    )
+    no_word = Said(key="no word", similarity=None)
+    hits = ranked(no_word, Said(key="one word", similarity=None, holds=(0,)), by=by)
     if by != "vector":
         assert next(iter(hits)) == "one word"
     assert "similarity" not in hits["one word"].parts
@@ -219,9 +208,7 @@ def test_a_query_without_words_ranks_by_meaning(by):
 
 def test_equal_scores_rank_the_newest_first_and_the_limit_holds():
     said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
-    hits = rank(
-        recalled(*said), RankingQuery(text="it", terms=["it"], now=NOW), limit=2, by="fusion"
-    )
+    hits = rank(recalled(*said), IT, limit=2, by="fusion")
     assert ["3", "2"] == [hit.memory.key for hit in hits]
 
 
@@ -231,11 +218,9 @@ def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread():
 
 
 @every_case(
-    ("What happened on March 5?", 5),
-    ("What did she do on 5 March 2026?", 5),
-    ("3月5号她做了什么", 5),
-    ("What did we do last week?", 25),
-)
+    ("What happened on March 5?", 5), ("What did she do on 5 March 2026?", 5),
+    ("3月5号她做了什么", 5), ("What did we do last week?", 25),
+)  # fmt: skip
 def test_a_time_in_the_question_lifts_what_was_said_then(query, day):
     then, other = Said(key="then", day=day), Said(key="other", day=14)
     hits = ranked(*FILLER, then, other, by="linear", query=query)
@@ -246,23 +231,19 @@ def test_a_time_in_the_question_lifts_what_was_said_then(query, day):
 
 def test_three_factors_are_multiplied():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
-    excited = Said(
-        key="excited", similarity=0.8, day=1, importance=10, value={"emotion": {"arousal": 1.0}}
-    )
+    excited = replace(old, key="excited", value={"emotion": {"arousal": 1.0}})
     new = Said(key="new", similarity=0.8, day=31, importance=5)
     hits = ranked(old, excited, new, by="three_factor")
-    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
-    assert hits["old"].score == pytest.approx(0.8 * math.exp(-days / 30) * 1.0)
-    assert hits["excited"].score == pytest.approx(0.8 * math.exp(-days / 60) * 1.0)
+    assert hits["old"].score == pytest.approx(0.8 * math.exp(-DAYS / 30) * 1.0)
+    assert hits["excited"].score == pytest.approx(0.8 * math.exp(-DAYS / 60) * 1.0)
     assert hits["new"].score == pytest.approx(0.8 * 0.5)
 
 
 def test_three_factors_weigh_what_they_are_told():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
     new = Said(key="new", similarity=0.4, day=31, importance=5)
-    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
     hits = ranked(old, new, by=ThreeFactor(relevance=2, recency=0.5, importance=0, recency_days=10))
-    assert hits["old"].score == pytest.approx(0.8**2 * math.exp(-days / 10) ** 0.5)
+    assert hits["old"].score == pytest.approx(0.8**2 * math.exp(-DAYS / 10) ** 0.5)
     assert hits["new"].score == pytest.approx(0.4**2)
     plain, named = ranked(old, new, by=ThreeFactor()), ranked(old, new, by="three_factor")
     assert {key: hit.score for key, hit in plain.items()} == {
@@ -276,9 +257,8 @@ def test_three_factors_weigh_what_they_are_told():
 @every_case((1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0))
 def test_arousal_counts_from_0_to_1_whatever_a_value_says(told, counted):
     excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
-    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
     score = ranked(excited, by="three_factor")["excited"].score
-    assert score == pytest.approx(0.8 * math.exp(-days * (1 - counted / 2) / 30) * 0.5)
+    assert score == pytest.approx(0.8 * math.exp(-DAYS * (1 - counted / 2) / 30) * 0.5)
 
 
 def test_every_weight_is_a_finite_number_of_a_known_part():
@@ -298,7 +278,7 @@ def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before(
 
 
 def test_nothing_to_rank_is_nothing():
-    assert rank(Recalled(), RankingQuery(text="it", terms=["it"], now=NOW), limit=5) == []
+    assert rank(Recalled(), IT, limit=5) == []
 
 
 def test_a_hit_tells_which_words_of_the_query_it_holds():
@@ -306,19 +286,16 @@ def test_a_hit_tells_which_words_of_the_query_it_holds():
     asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
     found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
     hits = {hit.memory.key: hit for hit in found}
-    assert [("Green", "tea"), ("tea",), ()] == [
-        hits[key].matched for key in ("both", "one", "none")
-    ]
+    matched = [hits[key].matched for key in ("both", "one", "none")]
+    assert [("Green", "tea"), ("tea",), ()] == matched
 
 
 def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals():
     said = recalled(
-        Said(key="older", similarity=0.4, day=1),
-        Said(key="newer", similarity=0.4, day=2),
+        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
         Said(key="opposite", similarity=-0.2),
-        Said(key="no vector", similarity=None, holds=(0, 1, 2)),
-        Said(key="near", similarity=0.9),
-    )
+        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
+    )  # fmt: skip
     hits = [one.hit() for one in nearest(said, 10)]
     assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
     assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
@@ -329,4 +306,4 @@ def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals(
 def test_what_is_first_in_a_corpus_opens_a_session():
     said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
     assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
-    assert 2 == len(rank(said, RankingQuery(text="it", terms=["it"], now=NOW), limit=5))
+    assert 2 == len(rank(said, IT, limit=5))

@@ -253,10 +253,8 @@ STATEMENTS = [
     ("Never call me at night", "Rule from the user: Never call them at night."),
     ("Always cite sources when I ask for facts.",
      'Rule from the user: "Always cite sources when I ask for facts".'),
-    ("我叫苏禾", "用户叫苏禾。"),
-    ("我女儿叫灿灿。", "用户的女儿叫灿灿。"),
-    ("我今年36", "用户36岁。"),
-    ("我从不喝酒", "用户从不喝酒。"),
+    ("我叫苏禾", "用户叫苏禾。"), ("我女儿叫灿灿。", "用户的女儿叫灿灿。"),
+    ("我今年36", "用户36岁。"), ("我从不喝酒", "用户从不喝酒。"),
     ("别再给我推荐网红店", "用户定的规则：别再给用户推荐网红店。"),
     ("我已经从松果科技离职了", "用户不再在松果科技工作。"),
 ]  # fmt: skip
@@ -373,10 +371,8 @@ def test_a_statement_stands_alone_and_speaks_of_the_user(text, statement):
 
 
 @every_case(
-    (
-        "My name is Zhu and I work at Google, I love spicy food",
-        [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")],
-    ),
+    ("My name is Zhu and I work at Google, I love spicy food",
+     [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")]),
     ("我叫小朱，在谷歌工作，喜欢吃辣", [("name", "小朱"), ("employer", "谷歌"), ("like", "吃辣")]),
     ("I live in Ghent and work at Tarn & Co", [("residence", "Ghent"), ("employer", "Tarn & Co")]),
     ("我儿子叫东东，今年五岁", [("relation.son", "东东"), ("relation.son.age", "五岁")]),
@@ -384,11 +380,9 @@ def test_a_statement_stands_alone_and_speaks_of_the_user(text, statement):
     ("I'm vegan, can you find a bistro?", [("trait", "vegan")]),
     ("我不吃香菜，你有什么推荐？", [("dislike", "香菜")]),
     ("Suggest a gift, because I love tea", [("like", "tea")]),
-    (
-        "My cousin Runa moved to Bergen",
-        [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
-    ),
-)
+    ("My cousin Runa moved to Bergen",
+     [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")]),
+)  # fmt: skip
 def test_each_clause_of_a_sentence_is_read(text, expected):
     assert sorted(expected) == sorted((slot, value) for _, slot, value in read(text))
 
@@ -397,43 +391,46 @@ def test_each_clause_of_a_sentence_is_read(text, expected):
     ("I'm allergic to peanuts and shellfish.", ["peanuts", "shellfish"]),
     ("I love hiking, swimming and baking bread", ["hiking", "swimming", "baking bread"]),
     ("I speak Danish and a little Dutch", ["Danish", "Dutch"]),
-    ("We have two cats, Miso and Soba", ["Miso", "Soba"]),
-    ("我会说法语和德语", ["法语", "德语"]),
+    ("We have two cats, Miso and Soba", ["Miso", "Soba"]), ("我会说法语和德语", ["法语", "德语"]),
     ("我喜欢钓鱼、下棋、种花", ["钓鱼", "下棋", "种花"]),
-    ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
-    ("I love rock and roll", ["rock and roll"]),
-)
+    ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]), ("I love rock and roll", ["rock and roll"]),
+)  # fmt: skip
 def test_an_enumeration_becomes_one_fact_each(text, values):
     assert values == [value for _, _, value in read(text)]
 
 
 @every_case(
-    (
-        "I used to love coffee but now I prefer green tea",
-        [("retract", "like", "coffee"), ("assert", "like", "green tea")],
-    ),
+    ("I used to love coffee but now I prefer green tea",
+     [("retract", "like", "coffee"), ("assert", "like", "green tea")]),
     ("以前最爱打牌，现在只玩数独", [("retract", "like", "打牌"), ("assert", "like", "数独")]),
-    (
-        "I resigned from Halden Print and joined Corvid Maps in May.",
-        [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],
-    ),
-    (
-        "我从松果科技离职了，现在在海风出版社上班",
-        [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
-    ),
-)
+    ("I resigned from Halden Print and joined Corvid Maps in May.",
+     [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")]),
+    ("我从松果科技离职了，现在在海风出版社上班",
+     [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")]),
+)  # fmt: skip
 def test_an_update_ends_the_old_and_states_the_new(text, expected):
     assert expected == read(text)
 
 
-@every_case(
-    ("I love hiking because it clears my head.", "hiking"),
-    ("I like jazz, especially in the evening", "jazz"),
-    ("I love tea so much, thanks!", "tea"),
-    ("我喜欢徒步，因为能散心", "徒步"),
-)
-def test_a_value_ends_where_the_aside_begins(text, value):
-    assert [("assert", "like", value)] == read(text)
+READ = {
+    "a value ends where the aside begins": [
+        ("I love hiking because it clears my head.", [("like", "hiking")]),
+        ("I like jazz, especially in the evening", [("like", "jazz")]),
+        ("I love tea so much, thanks!", [("like", "tea")]),
+        ("我喜欢徒步，因为能散心", [("like", "徒步")])],
+    "the same fact is drawn once from a turn":
+        [("I love tea. Really, I love tea!", [("like", "tea")])],
+    "a short form does not replace the full name of the same turn":
+        [("我叫林晓雨，叫我晓雨就行", [("name", "林晓雨")])],
+    "a sentence of more than four hundred characters is left alone":
+        [("I love " + "very " * 80 + "old maps", [])],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_is_read_of_a_text_alone(case):
+    for text, facts_read in READ[case]:
+        assert [("assert", *fact) for fact in facts_read] == read(text)
 
 
 @every_case("我在上海上班，住在苏州", "我住在苏州，在上海上班")
@@ -462,9 +459,8 @@ def test_what_was_read_in_part_wants_a_model(text, wants):
 
 def test_one_marital_status_holds_at_a_time():
     texts = ["I am single", "I'm married", "I'm divorced now", "我单身", "我结婚了", "我离婚了"]
-    assert {(fact.slot, fact.functional) for text in texts for fact in facts(text)} == {
-        ("marital_status", True)
-    }
+    found = {(fact.slot, fact.functional) for text in texts for fact in facts(text)}
+    assert found == {("marital_status", True)}
 
 
 @every_case("agent", "tool", "system")
@@ -472,29 +468,18 @@ def test_only_the_user_speaks_about_the_user(role):
     assert facts("My name is Orla.", role=role) == []
 
 
-def test_the_same_fact_is_drawn_once_from_a_turn():
-    assert read("I love tea. Really, I love tea!") == [("assert", "like", "tea")]
-
-
-def test_a_short_form_does_not_replace_the_full_name_of_the_same_turn():
-    assert read("我叫林晓雨，叫我晓雨就行") == [("assert", "name", "林晓雨")]
-
-
 def test_two_daughters_are_two_facts_of_a_slot_with_many_values():
     found = facts("My daughters are called Ann and Mia.")
     assert [(fact.slot, fact.value, fact.functional) for fact in found] == [
-        ("relation.daughter", "Ann", False),
-        ("relation.daughter", "Mia", False),
+        ("relation.daughter", name, False) for name in ("Ann", "Mia")
     ]
 
 
 @every_case(
-    ("I live in Porto", "profile", True),
-    ("I love tea", "preference", False),
-    ("My favourite colour is teal", "preference", True),
-    ("Never call me at night", "rule", False),
+    ("I live in Porto", "profile", True), ("I love tea", "preference", False),
+    ("My favourite colour is teal", "preference", True), ("Never call me at night", "rule", False),
     ("My son is nine", "profile", True),
-)
+)  # fmt: skip
 def test_the_slot_decides_the_type_and_whether_one_value_holds(text, fact_type, functional):
     assert [(fact_type, functional)] == [(fact.fact_type, fact.functional) for fact in facts(text)]
 
@@ -506,10 +491,6 @@ def test_both_languages_name_a_relation_alike():
 def test_each_sentence_is_read_in_its_own_language():
     found = facts("I live in Porto. 我喜欢钓鱼。")
     assert [(fact.language, fact.value) for fact in found] == [("en", "Porto"), ("zh", "钓鱼")]
-
-
-def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone():
-    assert read("I love " + "very " * 80 + "old maps") == []
 
 
 @pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])

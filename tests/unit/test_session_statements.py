@@ -3,18 +3,15 @@
 from every_case import every_case
 from turns import said as turn
 
-from shared_core.conversation.standalone_statements import (
-    MAX_STATEMENTS,
-    says_less,
-    session_statements,
-)
+from shared_core.conversation import standalone_statements as standalone
 from shared_core.extraction import grouping
 from shared_core.extraction.rule_reader import ResolvedClause
 from shared_core.nlp.kinship import Referent
 
 
 def told(*texts: str) -> list[str]:
-    return [one.text for one in session_statements([turn(n, one) for n, one in enumerate(texts)])]
+    events = [turn(n, text) for n, text in enumerate(texts)]
+    return [one.text for one in standalone.session_statements(events)]
 
 
 @every_case(
@@ -120,14 +117,14 @@ def test_a_statement_names_the_turns_it_rests_on():
         turn(name, text)
         for name, text in [("a", "我女儿叫灿灿"), ("b", "今天下雨"), ("c", "她喜欢画画")]
     ]
-    [daughter] = [one for one in session_statements(events) if "灿灿" in one.text]
+    [daughter] = [one for one in standalone.session_statements(events) if "灿灿" in one.text]
     assert {"a", "c"} == set(daughter.event_ids)
     assert "private" == daughter.privacy
 
 
 def test_general_knowledge_is_public_and_what_is_unclear_is_left_open():
     events = [turn(place, text) for place, text in enumerate(["北京是中国的首都", "桔子熟了"])]
-    assert ["public", None] == [one.privacy for one in session_statements(events)]
+    assert ["public", None] == [one.privacy for one in standalone.session_statements(events)]
 
 
 @every_case(
@@ -138,14 +135,14 @@ def test_general_knowledge_is_public_and_what_is_unclear_is_left_open():
     ("我喜欢吃桔子", "桔子是我最喜欢的水果", False),
 )
 def test_who_is_only_named_says_less(text, other, less):
-    assert less is says_less(text, other)
+    assert less is standalone.says_less(text, other)
 
 
 def test_of_many_statements_the_first_are_kept():
     texts = ["".join(f"Ab{turn}x{n} is in Berlin. " for n in range(300)) for turn in range(3)]
     found = told(*texts)
     assert [f"Ab0x{n} is in Berlin" for n in range(300)] == [one.strip(".") for one in found[:300]]
-    assert MAX_STATEMENTS == len(found)
+    assert standalone.MAX_STATEMENTS == len(found)
 
 
 def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch):

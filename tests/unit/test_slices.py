@@ -23,23 +23,19 @@ def at(year: int, month: int, day: int, hour: int = 0) -> datetime:
 @every_case(
     ("last Tuesday", at(2026, 11, 17), at(2026, 11, 18)),
     ("上周二", at(2026, 11, 10), at(2026, 11, 11)),
-    ("on 2024-05-01", at(2024, 5, 1), at(2024, 5, 2)),
-    ("2024-05", at(2024, 5, 1), at(2024, 6, 1)),
-    ("2024/5/1", at(2024, 5, 1), at(2024, 5, 2)),
-    ("2024.05.01", at(2024, 5, 1), at(2024, 5, 2)),
+    ("on 2024-05-01", at(2024, 5, 1), at(2024, 5, 2)), ("2024-05", at(2024, 5, 1), at(2024, 6, 1)),
+    ("2024/5/1", at(2024, 5, 1), at(2024, 5, 2)), ("2024.05.01", at(2024, 5, 1), at(2024, 5, 2)),
     ("从2024/5/1到2024/5/10", at(2024, 5, 1), at(2024, 5, 11)),
-    ("two weeks ago", at(2026, 11, 2), at(2026, 11, 9)),
-    ("since 2019", at(2019, 1, 1), NOW),
+    ("two weeks ago", at(2026, 11, 2), at(2026, 11, 9)), ("since 2019", at(2019, 1, 1), NOW),
     ("last 7 days", NOW - timedelta(days=7), NOW),
     ("in the past three months", at(2026, 8, 22, 12), NOW),
-    ("最近三天", NOW - timedelta(days=3), NOW),
-    ("过去两个月", at(2026, 9, 22, 12), NOW),
+    ("最近三天", NOW - timedelta(days=3), NOW), ("过去两个月", at(2026, 9, 22, 12), NOW),
     ("from 2024-05-01 to 2024-05-10", at(2024, 5, 1), at(2024, 5, 11)),
     ("between last week and yesterday", at(2026, 11, 9), at(2026, 11, 22)),
     ("从上周一到上周三", at(2026, 11, 9), at(2026, 11, 12)),
     ("3月到5月", at(2026, 3, 1), at(2026, 6, 1)),
     ("上个月的时候", at(2026, 10, 1), at(2026, 11, 1)),
-)
+)  # fmt: skip
 def test_words_name_a_stretch_of_time(words, begin, end):
     assert (begin, end) == stretch(words, None, None, NOW)
 
@@ -55,8 +51,7 @@ MONDAY, TUESDAY = at(2026, 11, 16), at(2026, 11, 17)
         "over the last weekend", "this past weekend", "在周末",
     )),
     *((words, at(2026, 11, 21), at(2026, 11, 23)) for words in ("这个周末", "this weekend")),
-    ("上上周末", at(2026, 11, 7), at(2026, 11, 9)),
-    ("since the weekend", WEEKEND[0], WEDNESDAY),
+    ("上上周末", at(2026, 11, 7), at(2026, 11, 9)), ("since the weekend", WEEKEND[0], WEDNESDAY),
     *((words, TUESDAY, at(2026, 11, 18)) for words in (
         "Tuesday", "on tuesday", "Tue", "周二", "星期二",
     )),
@@ -71,8 +66,7 @@ MONDAY, TUESDAY = at(2026, 11, 16), at(2026, 11, 17)
     ("from Friday to Tuesday", at(2026, 11, 13), at(2026, 11, 18)),
     ("from Tuesday to Friday", at(2026, 11, 10), at(2026, 11, 14)),
     ("从周五到周二", at(2026, 11, 13), at(2026, 11, 18)),
-    ("since last Tuesday", TUESDAY, WEDNESDAY),
-    ("从上周二开始", at(2026, 11, 10), WEDNESDAY),
+    ("since last Tuesday", TUESDAY, WEDNESDAY), ("从上周二开始", at(2026, 11, 10), WEDNESDAY),
     ("in the last hour", at(2026, 11, 18, 11), WEDNESDAY),
     ("last hour", at(2026, 11, 18, 11), WEDNESDAY),
     ("the last 3 hours", at(2026, 11, 18, 9), WEDNESDAY),
@@ -81,30 +75,24 @@ MONDAY, TUESDAY = at(2026, 11, 16), at(2026, 11, 17)
     ("the past couple of weeks", at(2026, 11, 4, 12), WEDNESDAY),
     ("last twenty days", at(2026, 10, 29, 12), WEDNESDAY),
     ("过去二十四小时", TUESDAY.replace(hour=12), WEDNESDAY),
-    ("在过去两周里", at(2026, 11, 4, 12), WEDNESDAY),
-    ("最近三天", at(2026, 11, 15, 12), WEDNESDAY),
-    ("最近半年", at(2026, 5, 18, 12), WEDNESDAY),
-    ("last week", at(2026, 11, 9), at(2026, 11, 16)),
-    ("this morning", at(2026, 11, 18, 6), WEDNESDAY),
-    ("今天早上", at(2026, 11, 18, 6), WEDNESDAY),
+    ("在过去两周里", at(2026, 11, 4, 12), WEDNESDAY), ("最近三天", at(2026, 11, 15, 12), WEDNESDAY),
+    ("最近半年", at(2026, 5, 18, 12), WEDNESDAY), ("last week", at(2026, 11, 9), at(2026, 11, 16)),
+    ("this morning", at(2026, 11, 18, 6), WEDNESDAY), ("今天早上", at(2026, 11, 18, 6), WEDNESDAY),
     ("earlier today", at(2026, 11, 18), WEDNESDAY),
     ("earlier this year", at(2026, 1, 1), WEDNESDAY),
     ("last night", at(2026, 11, 17, 18), at(2026, 11, 18, 6)),
     ("昨夜", at(2026, 11, 17, 18), at(2026, 11, 18, 6)),
     ("昨晚", at(2026, 11, 17, 18), at(2026, 11, 18)),
     ("yesterday evening", at(2026, 11, 17, 18), at(2026, 11, 18)),
-    ("昨天下午", at(2026, 11, 17, 12), at(2026, 11, 17, 18)),
-    ("前天", MONDAY, TUESDAY),
-    ("大前天", at(2026, 11, 15), MONDAY),
-    ("上个月", at(2026, 10, 1), at(2026, 11, 1)),
+    ("昨天下午", at(2026, 11, 17, 12), at(2026, 11, 17, 18)), ("前天", MONDAY, TUESDAY),
+    ("大前天", at(2026, 11, 15), MONDAY), ("上个月", at(2026, 10, 1), at(2026, 11, 1)),
     *((words, at(2026, 1, 1), at(2026, 3, 1)) for words in (
         "年初", "今年初", "今年年初", "early this year", "at the beginning of the year",
     )),
     *((words, at(2025, 11, 1), at(2026, 1, 1)) for words in (
         "去年年底", "2025年末", "late last year", "the end of last year",
     )),
-    ("月底", at(2026, 10, 21), at(2026, 11, 1)),
-    ("本月初", at(2026, 11, 1), at(2026, 11, 11)),
+    ("月底", at(2026, 10, 21), at(2026, 11, 1)), ("本月初", at(2026, 11, 1), at(2026, 11, 11)),
     ("上个月底", at(2026, 10, 21), at(2026, 11, 1)),
 )  # fmt: skip
 def test_who_looks_back_means_what_has_begun(words, begin, end):
@@ -148,13 +136,11 @@ def test_moments_and_words_bound_a_stretch():
 
 
 @every_case(
-    (NAIVE, None, "begin has no time zone"),
-    (None, NAIVE, "end has no time zone"),
+    (NAIVE, None, "begin has no time zone"), (None, NAIVE, "end has no time zone"),
     (NOW, NOW - timedelta(days=1), "end must be after begin"),
-    (NOW, NOW, "end must be after begin"),
-    (7, None, "begin must be a datetime or words"),
+    (NOW, NOW, "end must be after begin"), (7, None, "begin must be a datetime or words"),
     ("soon", None, "begin 'soon' names no time"),
-)
+)  # fmt: skip
 def test_moments_that_bound_nothing_are_refused(begin, end, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         stretch(None, begin, end, NOW)  # type: ignore[arg-type]

@@ -9,16 +9,8 @@ from shared_core.extraction.stated_facts import (
     stated_slot,
     statement_language,
 )
+from shared_core.nlp import slots
 from shared_core.nlp.relation_schema import present_relation
-from shared_core.nlp.slots import (
-    about_slot,
-    edge_relation,
-    known_slot_names,
-    near_slot,
-    relation_slots,
-    slot_about,
-    slot_of,
-)
 
 
 @every_case(
@@ -33,42 +25,42 @@ from shared_core.nlp.slots import (
     ("family.wife.city", "relation.wife.place", True), ("instruction", "rule", False),
 )  # fmt: skip
 def test_a_name_of_a_model_is_a_slot_of_the_rules(given, name, functional):
-    slot = slot_of(given)
+    slot = slots.slot_of(given)
     assert slot is not None
     assert (name, functional, True) == (slot.name, slot.functional, slot.known)
 
 
 @every_case("shoe size", "相机型号", "relation.friend.job", "favorites")
 def test_a_slot_the_rules_do_not_know_holds_many_values(given):
-    slot = slot_of(given)
+    slot = slots.slot_of(given)
     assert slot is not None
     assert ("custom", False, False) == (slot.fact_type, slot.functional, slot.known)
     assert ":" not in slot.name and " " not in slot.name
 
 
 def test_a_slot_of_any_length_is_cut():
-    slot = slot_of("very " * 100)
+    slot = slots.slot_of("very " * 100)
     assert slot is not None
     assert len(slot.name) <= 48
 
 
 @every_case("", "..", "password", "Admin Password", "api-key", "card number", "密码", "bank.pin")
 def test_secrets_and_nothing_are_no_slots(given):
-    assert slot_of(given) is None
+    assert slots.slot_of(given) is None
 
 
 def test_a_slot_about_somebody_else_is_apart_from_the_users():
-    age = slot_of("age")
+    age = slots.slot_of("age")
     assert age is not None
-    assert "about.cancan.age" == slot_about("Cancan", age).name
-    assert "relation.daughter.age" == slot_about("女儿", age).name
-    assert "relation.mother.age" == slot_about("mom", age).name
+    assert "about.cancan.age" == slots.slot_about("Cancan", age).name
+    assert "relation.daughter.age" == slots.slot_about("女儿", age).name
+    assert "relation.mother.age" == slots.slot_about("mom", age).name
 
 
 def test_a_slot_of_a_relation_is_the_same_of_a_name():
-    age = slot_of("relation.daughter.age")
+    age = slots.slot_of("relation.daughter.age")
     assert age is not None
-    assert "relation.daughter.age" == slot_about("Mia", age).name
+    assert "relation.daughter.age" == slots.slot_about("Mia", age).name
 
 
 @every_case(
@@ -77,19 +69,19 @@ def test_a_slot_of_a_relation_is_the_same_of_a_name():
     ("Mia", "about.mia.like", "relation.daughter.like"),
 )
 def test_what_is_told_of_a_name_is_a_slot_of_a_relation(subject, slot, of_daughter):
-    assert relation_slots(subject, slot)["relation.daughter"] == of_daughter
-    assert about_slot(subject, of_daughter) == slot
+    assert slots.relation_slots(subject, slot)["relation.daughter"] == of_daughter
+    assert slots.about_slot(subject, of_daughter) == slot
 
 
 @every_case("age", "about.leo.age", "relation.daughter.age", "about.mia.name")
 def test_other_slots_are_no_relations_of_a_name(slot):
-    assert relation_slots("Mia", slot) == {}
+    assert slots.relation_slots("Mia", slot) == {}
 
 
 def test_edges_have_one_object_where_the_slot_holds_one_value():
-    assert ("works_at", True) == edge_relation("WORKS AT")
-    assert ("has_skill", False) == edge_relation("has skill")
-    assert ("居住地", True) == edge_relation("居住地")
+    assert ("works_at", True) == slots.edge_relation("WORKS AT")
+    assert ("has_skill", False) == slots.edge_relation("has skill")
+    assert ("居住地", True) == slots.edge_relation("居住地")
 
 
 @every_case(
@@ -111,7 +103,7 @@ def test_other_relations_have_none(relation):
 
 
 SLOTS = sorted(
-    {name for name in known_slot_names() if stated_slot(name).name == name}
+    {name for name in slots.known_slot_names() if stated_slot(name).name == name}
     | {"favourite.colour", "relation.daughter", "relation.daughter.age", "relation.mother.place",
        "relation.dog.like", "shoe_size", "my.own.slot"}
 )  # fmt: skip
@@ -167,4 +159,4 @@ def test_a_slot_of_the_callers_own_holds_one_value():
     ("game", None), ("mane", None), ("my.employr", None), ("鞋码", None), ("", None),
 )  # fmt: skip
 def test_one_edit_is_near(given, meant):
-    assert meant == near_slot(given)
+    assert meant == slots.near_slot(given)

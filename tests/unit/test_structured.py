@@ -15,22 +15,15 @@ WHOLE = json.dumps({"facts": [FACT], "insights": []})
 
 
 @every_case(
-    WHOLE,
-    f"\ufeff  {WHOLE}\n",
-    f"```json\n{WHOLE}\n```",
+    WHOLE, f"\ufeff  {WHOLE}\n", f"```json\n{WHOLE}\n```",
     f"```\n{WHOLE}\n```\nLet me know if you need more!",
     f"Sure! Here is the JSON you asked for:\n\n{WHOLE}\n\nI hope this helps :-)",
-    f"<think>facts? {{maybe}} not</think>{WHOLE}",
-    f'The shape is {{"title": "x"}} and so: {WHOLE}',
-    f"{WHOLE}\n{WHOLE}",
-    WHOLE.replace("]", ",]").replace("}", ",}"),
-    WHOLE.replace('"', "'"),
-    WHOLE.replace('"facts"', "facts"),
-    f'{{"result": {WHOLE}}}',
-    f"[{json.dumps(FACT)}]",
+    f"<think>facts? {{maybe}} not</think>{WHOLE}", f'The shape is {{"title": "x"}} and so: {WHOLE}',
+    f"{WHOLE}\n{WHOLE}", WHOLE.replace("]", ",]").replace("}", ",}"), WHOLE.replace('"', "'"),
+    WHOLE.replace('"facts"', "facts"), f'{{"result": {WHOLE}}}', f"[{json.dumps(FACT)}]",
     f"使用 {{大括号}} 的说明。{WHOLE}",
     WHOLE.replace('"insights": []', '"insights": null, "none": None, "yes": True'),
-)
+)  # fmt: skip
 def test_reads_what_is_there_whatever_stands_around_it(text):
     reading = read_object(text, KEYS)
     assert not reading.truncated
@@ -101,15 +94,10 @@ def test_nan_and_infinity_in_json_come_into_range():
 
 def test_one_element_of_no_use_costs_no_other():
     elements = [
-        FACT,
-        "text",
-        FACT | {"turns": []},
-        FACT | {"turns": None},
-        FACT | {"statement": ""},
-        FACT | {"value": "x" * 1000},
-        FACT | {"user_id": "bob"},
+        FACT, "text", FACT | {"turns": []}, FACT | {"turns": None}, FACT | {"statement": ""},
+        FACT | {"value": "x" * 1000}, FACT | {"user_id": "bob"},
         FACT | {"turns": "turn 3 and 4", "confidence": "95%", "importance": 99, "op": "add"},
-    ]
+    ]  # fmt: skip
     items, wrong = read_items(elements, FactOperation, 100)
     assert [[1], [3]] == [item.turns for item in items]
     assert (0.95, 10.0, "add") == (items[1].confidence, items[1].importance, items[1].op)

@@ -29,39 +29,59 @@ THREAD = [
 
 
 @every_case(
-    [],
-    user(""),
-    user("?!", "…"),
-    user("🙂"),
-    user("Hi there!", "谢谢你"),
+    [], user(""), user("?!", "…"), user("🙂"), user("Hi there!", "谢谢你"),
     [said("tool", "All is well in Norway.")],
-)
-def test_nothing_to_say_is_an_empty_summary(turns):
+    # Questions that nobody answered.
+    user("Where do I live now?", "Hello!", "Do I have a daughter?"),
+    user("我现在住在哪里？", "我女儿几岁了？", "谢谢"),
+    [said("user", "Where do I live now?"), said("agent", "Shall I look it up?")],
+)  # fmt: skip
+def test_nothing_to_say_and_nothing_but_questions_is_an_empty_summary(turns):
     assert summarise(turns) == ""
 
 
-def test_a_short_thread_is_told_whole_and_in_order():
-    told = summarise(user("I moved to Ghent in May.", "My flat is on the canal."))
-    assert told == "I moved to Ghent in May. My flat is on the canal."
+TOLD = {
+    "a short thread is told whole and in order": (
+        user("I moved to Ghent in May.", "My flat is on the canal."), {},
+        "I moved to Ghent in May. My flat is on the canal."),
+    "the sentences that share most with the thread win": (
+        THREAD, {"max_characters": 110}, "I am planning a hiking trip in Norway for July. "
+        "The hiking trip should take six days at most."),
+    "the user goes before the agent": (
+        [said("agent", "Figs ripen late in Ghent."), *user("Plums ripen early in Lund.")],
+        {"max_characters": 26}, "Plums ripen early in Lund."),
+    "what was said already gives way to something new": (
+        user("The garden wedding is on 3 May in Lund.", "On 3 May in Lund is the garden wedding.",
+             "Bring a warm coat and good boots."), {"max_characters": 80},
+        "The garden wedding is on 3 May in Lund. Bring a warm coat and good boots."),
+    "Chinese sentences are joined without spaces": (
+        user("我搬到绍兴了。", "新家在河边"), {}, "我搬到绍兴了。新家在河边。"),
+    "both languages can stand in one summary": (
+        user("I moved to Ghent in May", "新家在运河边"), {},
+        "I moved to Ghent in May. 新家在运河边。"),
+    "list marks and headings are left out": (
+        user("# Plan\n- pack the red tent\n2. buy **good** maps"), {},
+        "Plan. pack the red tent. buy good maps."),
+    "a long Chinese sentence is cut after a clause": (
+        user("我们打算四月三日晚上坐高铁去泉州，六日中午再坐飞机回来。"), {"max_characters": 20},
+        "我们打算四月三日晚上坐高铁去泉州…"),
+    "a word that does not fit is not broken": (user("x" * 300), {}, ""),
+    "of questions alone the answers are told": (
+        [*user("How long do figs keep?"), said("agent", "Figs keep for two days.")], {},
+        "Figs keep for two days."),
+}  # fmt: skip
 
 
-def test_the_sentences_that_share_most_with_the_thread_win():
-    told = summarise(THREAD, max_characters=110)
-    assert told == (
-        "I am planning a hiking trip in Norway for July. "
-        "The hiking trip should take six days at most."
-    )
+@pytest.mark.parametrize("case", TOLD)
+def test_a_summary_tells_the_most_of_a_thread(case):
+    turns, options, told = TOLD[case]
+    assert told == summarise(turns, **options)
 
 
 def test_greetings_and_questions_give_way():
     told = summarise(THREAD, max_characters=150)
     assert "Hi there" not in told
     assert "weather" not in told
-
-
-def test_the_user_goes_before_the_agent():
-    turns = [said("agent", "Figs ripen late in Ghent."), said("user", "Plums ripen early in Lund.")]
-    assert summarise(turns, max_characters=26) == "Plums ripen early in Lund."
 
 
 @every_case("The ferry leaves at noon.", "ferry leaves", "We met. The ferry leaves at noon.")
@@ -72,26 +92,6 @@ def test_a_sentence_that_carried_a_fact_goes_first(key):
     assert (
         summarise(turns, max_characters=45, key_sentences={key: 1.0}) == "The ferry leaves at noon."
     )
-
-
-def test_what_was_said_already_gives_way_to_something_new():
-    turns = user(
-        "The garden wedding is on 3 May in Lund.",
-        "On 3 May in Lund is the garden wedding.",
-        "Bring a warm coat and good boots.",
-    )
-    assert summarise(turns, max_characters=80) == (
-        "The garden wedding is on 3 May in Lund. Bring a warm coat and good boots."
-    )
-
-
-def test_chinese_sentences_are_joined_without_spaces():
-    assert summarise(user("我搬到绍兴了。", "新家在河边")) == "我搬到绍兴了。新家在河边。"
-
-
-def test_both_languages_can_stand_in_one_summary():
-    told = summarise(user("I moved to Ghent in May", "新家在运河边"))
-    assert told == "I moved to Ghent in May. 新家在运河边。"
 
 
 @every_case(
@@ -140,32 +140,14 @@ def test_a_summary_that_rolls_on_shows_the_newest():
     assert "day 39" in told or "day 38" in told or "day 37" in told
 
 
-def test_list_marks_and_headings_are_left_out():
-    told = summarise(user("# Plan\n- pack the red tent\n2. buy **good** maps"))
-    assert told == "Plan. pack the red tent. buy good maps."
-
-
 @every_case(
     (40, "The old ferry to the island leaves at…"),
-    (61, "The old ferry to the island leaves at noon on workdays…"),
-    (8, "The old…"),
-    (3, ""),
+    (61, "The old ferry to the island leaves at noon on workdays…"), (8, "The old…"), (3, ""),
     (0, ""),
-)
+)  # fmt: skip
 def test_a_single_long_sentence_is_cut_at_a_clause_or_a_word(limit, expected):
     ferry = "The old ferry to the island leaves at noon on workdays, and at ten on all other days."
     assert summarise(user(ferry), max_characters=limit) == expected
-
-
-def test_a_long_chinese_sentence_is_cut_after_a_clause():
-    told = summarise(
-        user("我们打算四月三日晚上坐高铁去泉州，六日中午再坐飞机回来。"), max_characters=20
-    )
-    assert told == "我们打算四月三日晚上坐高铁去泉州…"
-
-
-def test_a_word_that_does_not_fit_is_not_broken():
-    assert summarise(user("x" * 300)) == ""
 
 
 def test_a_thread_of_thousands_of_turns_is_summarised():
@@ -221,17 +203,3 @@ def test_the_greeting_of_a_turn_that_carried_a_fact_is_left_out():
     assert summarise(turns, key_sentences=key_sentences(turns)) == "I'm Odile, and I keep bees."
     whole = {turns[0].text: 1.0}
     assert summarise(turns, key_sentences=whole) == "I'm Odile, and I keep bees."
-
-
-@every_case(
-    user("Where do I live now?", "Hello!", "Do I have a daughter?"),
-    user("我现在住在哪里？", "我女儿几岁了？", "谢谢"),
-    [said("user", "Where do I live now?"), said("agent", "Shall I look it up?")],
-)
-def test_a_thread_of_nothing_but_questions_needs_no_summary(turns):
-    assert summarise(turns) == ""
-
-
-def test_of_questions_alone_the_answers_are_told():
-    turns = [said("user", "How long do figs keep?"), said("agent", "Figs keep for two days.")]
-    assert summarise(turns) == "Figs keep for two days."

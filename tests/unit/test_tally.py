@@ -96,17 +96,18 @@ def test_a_training_set_of_other_features_is_refused(tmp_path):
 
 def test_of_several_files_the_figures_that_all_have_are_averaged():
     changed = {"questions": 1, "mrr": 0.5, "newer_above_older": 1.0}
-    report = {
-        "a": {"linear": {"overall": changed}},
-        "b": {"linear": {"overall": {"questions": 3, "mrr": 1.0}}},
-    }
+    overall = {"a": changed, "b": {"questions": 3, "mrr": 1.0}}
+    report = {name: {"linear": {"overall": one}} for name, one in overall.items()}
     assert {"mrr": 0.75} == summary(report, "linear", "use")["overall"]
 
 
 TENANT = {"tenant_id": "/app/u1/"}
-TURNS = {"op": 1, "kind": "append", "user": "u1", "thread": "t", "items": ["e1", "e2"]}
 TEXTS = ["I love red tea. Note e1.", "I love green tea. Note e2."]
-KEYED = {"op": 2, "kind": "remember", "user": "u1", "items": ["k1"], "texts": ["A note."]}
+OPS = {
+    1: {"op": 1, "kind": "append", "user": "u1", "thread": "t", "items": ["e1", "e2"],
+        "texts": TEXTS},
+    2: {"op": 2, "kind": "remember", "user": "u1", "items": ["k1"], "texts": ["A note."]},
+}  # fmt: skip
 
 
 def whole() -> dict[str, list[dict[str, Any]]]:
@@ -140,8 +141,7 @@ def notes(**given: Any) -> Notes:
 def kinds(rows: Rows, noted: Notes | None = None) -> list[str]:
     from benchmarks.kill_checks import Check
 
-    ops = {1: {**TURNS, "texts": TEXTS}, 2: KEYED}
-    found = Check("app", noted or notes(ops=ops, acked={1, 2}), rows).run()
+    found = Check("app", noted or notes(ops=OPS, acked={1, 2}), rows).run()
     return [kind for kind, of_kind in found.by_kind().items() if of_kind]
 
 
@@ -175,17 +175,16 @@ def test_each_damage_is_found(kind, damage):
 
 
 def test_what_was_forgotten_may_not_come_back():
-    forget = {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}
-    ops = {1: {**TURNS, "texts": TEXTS}, 2: KEYED, 3: forget}
+    ops = {**OPS, 3: {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}}
     assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
     assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
 
 
 def test_an_interrupted_write_may_be_there_or_not_but_not_in_part():
     rows = whole()
-    assert kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED})) == []
+    assert kinds(rows, notes(ops=OPS)) == []
     for table in ("memories", "embeddings"):
         rows[table].pop()
-    assert kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}, acked={1})) == []
+    assert kinds(rows, notes(ops=OPS, acked={1})) == []
     rows["events"].pop()
-    assert "halved" in kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}))
+    assert "halved" in kinds(rows, notes(ops=OPS))

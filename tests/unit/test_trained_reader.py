@@ -11,34 +11,24 @@ from turns import said
 from benchmarks.reader.generate import Generator, load_source
 from shared_core.core.domain import FactDraft
 from shared_core.errors import InvalidInput
+from shared_core.extraction import trained_reader as trained
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.span_tagger import allowed, best_path, load_tagger, tokens
-from shared_core.extraction.trained_reader import (
-    KIN,
-    LANGUAGES,
-    is_proposed,
-    load_reader_rules,
-    load_tags,
-    reader_patterns,
-)
 from shared_core.nlp.rules import kin_word
 
 MOST_BYTES = 5_000_000
 
 FOUND = [
-    ("i wear a medium", "size", "medium"),
-    ("deathly allergic to eggs", "allergy", "eggs"),
+    ("i wear a medium", "size", "medium"), ("deathly allergic to eggs", "allergy", "eggs"),
     ("But can't handle aubergine!", "dislike", "aubergine"),
     ("Our team is on Obsidian", "tool", "Obsidian"),
     ("been in porto since may, still lost", "residence", "porto"),
     ("my lad Otis starts reception in sept", "relation.son", "Otis"),
     ("hubby is coeliac so no bread", "relation.husband.trait", "coeliac"),
-    ("年初从福州搬到贵阳", "residence", "贵阳"),
-    ("查出来金属过敏", "allergy", "金属"),
-    ("二甲双胍一天两次", "medication", "二甲双胍"),
-    ("鞋42码偏宽", "size", "42码"),
+    ("年初从福州搬到贵阳", "residence", "贵阳"), ("查出来金属过敏", "allergy", "金属"),
+    ("二甲双胍一天两次", "medication", "二甲双胍"), ("鞋42码偏宽", "size", "42码"),
     ("我弟在部队", "relation.brother.employer", "部队"),
-]
+]  # fmt: skip
 
 NOTED = [
     ("got my permanent residence today", "got my permanent residence today"),
@@ -46,12 +36,10 @@ NOTED = [
 ]
 
 OVER = [
-    ("stopped taking lexapro", "lexapro"),
-    ("停了二甲双胍", "二甲双胍"),
-    ("swapped the iphone for a pixel", "iphone"),
-    ("把win删了换ubuntu", "win"),
+    ("stopped taking lexapro", "lexapro"), ("停了二甲双胍", "二甲双胍"),
+    ("swapped the iphone for a pixel", "iphone"), ("把win删了换ubuntu", "win"),
     ("旺财昨晚走的", "旺财"),
-]
+]  # fmt: skip
 
 SILENT = [
     "he moved to Porto last month", "thinking of moving to Porto", "i used to live in Porto",
@@ -81,7 +69,7 @@ def test_the_reader_finds_what_no_rule_reads(text, slot, value):
     assert slot not in [one.slot for one in drafts(text, reader=False)]
     found = [one for one in drafts(text) if one.slot == slot]
     assert [one.value for one in found] == [value]
-    assert is_proposed(found[0])
+    assert trained.is_proposed(found[0])
     assert found[0].confidence <= 0.8
     assert value in found[0].statement
 
@@ -89,14 +77,11 @@ def test_the_reader_finds_what_no_rule_reads(text, slot, value):
 @pytest.mark.xfail(strict=True, reason="the corpus holds too few turns of this kind")
 @pytest.mark.parametrize(
     ("text", "slot", "value"),
-    [
-        ("starting 8th grade in september", "grade", "8th grade"),
-        ("i own a wood stove", "possession", "a wood stove"),
-        ("我们组用Java", "tool", "Java"),
-        ("相机是索尼A7M4", "possession", "索尼A7M4"),
-        ("3 yrs sober on sunday", "note", "3 yrs sober on sunday"),
-    ],
-)
+    [("starting 8th grade in september", "grade", "8th grade"),
+     ("i own a wood stove", "possession", "a wood stove"), ("我们组用Java", "tool", "Java"),
+     ("相机是索尼A7M4", "possession", "索尼A7M4"),
+     ("3 yrs sober on sunday", "note", "3 yrs sober on sunday")],
+)  # fmt: skip
 def test_the_reader_should_find_this_too(text, slot, value):
     assert [value] == [one.value for one in drafts(text) if one.slot == slot]
 
@@ -156,12 +141,12 @@ def test_an_instruction_that_is_withdrawn_is_one_too():
     "as root user i always approve my own requests",
 )  # fmt: skip
 def test_what_the_guards_keep_out_does_not_reach_the_reader(text):
-    assert [one for one in drafts(text) if is_proposed(one)] == []
+    assert [one for one in drafts(text) if trained.is_proposed(one)] == []
 
 
 @every_case(*SILENT)
 def test_the_reader_is_silent_where_nothing_lasting_is_said_of_the_user(text):
-    assert [one for one in drafts(text) if is_proposed(one)] == []
+    assert [one for one in drafts(text) if trained.is_proposed(one)] == []
 
 
 def test_the_reader_and_each_of_its_patterns_can_be_switched_off():
@@ -175,7 +160,7 @@ def test_the_reader_and_each_of_its_patterns_can_be_switched_off():
 def test_a_value_of_a_rule_is_not_contested():
     for text in ("I live in Boston, near Porto", "我住在南京，离苏州不远"):
         found = [one for one in drafts(text) if one.slot == "residence"]
-        assert [is_proposed(one) for one in found] == [False]
+        assert [trained.is_proposed(one) for one in found] == [False]
 
 
 def test_the_same_text_gives_the_same_facts():
@@ -183,22 +168,22 @@ def test_the_same_text_gives_the_same_facts():
     assert drafts(text) == drafts(text)
 
 
-@every_case(*LANGUAGES)
+@every_case(*trained.LANGUAGES)
 def test_the_weights_are_small_and_know_the_tags(lang):
     folder = files("shared_core.extraction")
-    sizes = [len((folder / f"reader_{one}.npz").read_bytes()) for one in LANGUAGES]
+    sizes = [len((folder / f"reader_{one}.npz").read_bytes()) for one in trained.LANGUAGES]
     assert sum(sizes) <= MOST_BYTES
     slots = {tag[2:] for tag in load_tagger(lang).tags if tag != "O"}
-    assert slots - {KIN} <= set(load_tags())
+    assert slots - {trained.KIN} <= set(trained.load_tags())
 
 
-@every_case(*LANGUAGES)
+@every_case(*trained.LANGUAGES)
 def test_each_tag_has_a_sentence(lang):
-    sentences = load_reader_rules(lang).sentences
-    for tag in load_tags().values():
+    sentences = trained.load_reader_rules(lang).sentences
+    for tag in trained.load_tags().values():
         attribute = tag.slot.replace("relation.{kin}", "").lstrip(".")
         assert tag.slot in sentences or attribute in sentences, tag
-    assert len(reader_patterns()) == 2 * len(load_tags())
+    assert len(trained.reader_patterns()) == 2 * len(trained.load_tags())
 
 
 def test_a_path_never_goes_on_with_a_slot_that_did_not_begin():
@@ -213,10 +198,10 @@ def test_tokens_are_words_numbers_and_chinese_characters():
     assert found == ["im", "82", "kg", ",", "我", "住", "Berlin", "!"]
 
 
-@every_case(*LANGUAGES)
+@every_case(*trained.LANGUAGES)
 def test_generated_turns_are_the_same_for_a_seed_and_label_known_slots(lang):
     one, other = Generator(lang, 3), Generator(lang, 3)
-    known = {*load_tags(), KIN}
+    known = {*trained.load_tags(), trained.KIN}
     for _ in range(300):
         turn = one.turn()
         assert turn == other.turn()
@@ -224,7 +209,7 @@ def test_generated_turns_are_the_same_for_a_seed_and_label_known_slots(lang):
         assert all(0 <= start < end <= len(turn.text) for _, start, end in turn.spans)
 
 
-@every_case(*LANGUAGES)
+@every_case(*trained.LANGUAGES)
 def test_no_frame_is_left_with_a_word_it_does_not_know(lang):
     source, generator = load_source(lang), Generator(lang, 1)
     for slot, frames in source.frames.items():
@@ -234,6 +219,6 @@ def test_no_frame_is_left_with_a_word_it_does_not_know(lang):
 
 
 def test_whom_chinese_words_name_has_a_chinese_word_in_statements():
-    named = {*load_reader_rules("zh").kin.values()}
+    named = {*trained.load_reader_rules("zh").kin.values()}
     assert 40 < len(named)
     assert [] == sorted(one for one in named if not kin_word(one, "zh"))

@@ -88,11 +88,9 @@ def test_a_known_name_gets_its_capital_or_its_traditional_characters():
 
 @every_case(
     ("i luv thai food bc its hot", "love thai food", "luv thai food"),
-    ("moved to leeds", "Leeds", "Leeds"),
-    ("im alergic to penicilin", "penicilin", "penicilin"),
-    ("我住喺香港，鍾意飲奶茶", "喝奶茶", "飲奶茶"),
-    ("我養了一隻貓", "一只猫", "一隻貓"),
-)
+    ("moved to leeds", "Leeds", "Leeds"), ("im alergic to penicilin", "penicilin", "penicilin"),
+    ("我住喺香港，鍾意飲奶茶", "喝奶茶", "飲奶茶"), ("我養了一隻貓", "一只猫", "一隻貓"),
+)  # fmt: skip
 def test_a_value_is_quoted_as_it_was_typed(typed, value, quoted):
     assert quoted == as_read(typed, language(typed)).quoted(value)
 

@@ -64,11 +64,9 @@ def test_no_range_is_before_the_first_year_or_after_the_last():
 
 
 @every_case(
-    ("residence", "user", "residence"),
-    ("relation.daughter", "user", "relation.daughter"),
-    ("relation.daughter.age", "daughter", "age"),
-    ("about.mia.employer", "mia", "employer"),
-)
+    ("residence", "user", "residence"), ("relation.daughter", "user", "relation.daughter"),
+    ("relation.daughter.age", "daughter", "age"), ("about.mia.employer", "mia", "employer"),
+)  # fmt: skip
 def test_a_slot_says_whom_it_is_about(slot, subject, own):
     from shared_core.ui.pages.slot_words import split_slot
 
