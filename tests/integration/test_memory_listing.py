@@ -124,9 +124,8 @@ async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(ann
 
 async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     ann = new_ann
-    await ann.append_events(
-        "t2", [said("e9", "I live in Porto.", ago(9)), said("e8", "Bye.", ago(8))]
-    )
+    turns = [said("e9", "I live in Porto.", ago(9)), said("e8", "Bye.", ago(8))]
+    await ann.append_events("t2", turns)
     await ann.consolidate("t2")
     of_thread = await ann.list_memories(thread_id="t2")
     assert {"episodic", "semantic", "summary"} == {one.kind for one in of_thread}
@@ -163,12 +162,8 @@ async def test_memories_are_counted_by_period(new_ann):
 
 async def test_users_come_by_application_and_name_in_pages(only_ann):
     memory, scope = only_ann.memory, only_ann.scope
-    others = [
-        Scope("app", "bob"),
-        Scope("app", "a/b%"),
-        Scope("app.2", "ann"),
-        Scope("zoo", "李雷"),
-    ]
+    names = ("app", "bob"), ("app", "a/b%"), ("app.2", "ann"), ("zoo", "李雷")
+    others = [Scope(*name) for name in names]
     for number, other in enumerate(others):
         await memory.remember(other, NewMemory(text="I sail.", occurred_at=ago(-number)))
     found = await memory.users()
@@ -251,10 +246,9 @@ async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann):
     ],
 )  # fmt: skip
 async def test_filters_that_mean_nothing_are_refused(ann, options):
-    with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
-        await ann.list_memories(**options)
-    with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
-        await ann.count_memories(**options)
+    for verb in (ann.list_memories, ann.count_memories):
+        with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
+            await verb(**options)
 
 
 async def test_bounds_and_pages_that_mean_nothing_are_refused(ann):
@@ -287,9 +281,8 @@ async def test_words_find_what_was_said_then_newest_first(lin, when, numbers):
 async def test_ends_are_exclusive_and_pages_are_of_one_order(lin):
     first = ago(40, 4)
     last = ago(1)
-    assert [TALK[n][1] for n in (4, 3, 1, 2)] == await sliced(
-        lin, begin=first, end=last, order="oldest"
-    )
+    oldest_first = await sliced(lin, begin=first, end=last, order="oldest")
+    assert [TALK[n][1] for n in (4, 3, 1, 2)] == oldest_first
     everything = await sliced(lin)
     pages = [one for n in range(0, 6, 2) for one in await sliced(lin, limit=2, offset=n)]
     assert 5 == len(everything) and everything == pages
@@ -303,8 +296,7 @@ async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin):
     assert found.hits[0].parts and [hit.memory for hit in found.hits] == [*found.memories]
     within = await lin.slice("last Tuesday", query="蜜蜂")
     assert {TALK[1][1], TALK[2][1]} == {one.text for one in within.memories}
-    rest = await lin.slice("last Tuesday", query="蜜蜂", offset=1)
-    assert within.memories[1:] == rest.memories
+    assert within.memories[1:] == (await lin.slice("last Tuesday", query="蜜蜂", offset=1)).memories
     assert found.to_dict() == json.loads(json.dumps(found.to_dict()))
     assert await sliced(lin, "last Tuesday") == await sliced(lin, "last Tuesday", query=" ")
 
@@ -327,10 +319,7 @@ async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock):
     begin = datetime(2026, 10, 25, 2, 45, tzinfo=berlin)  # summer time
     end = begin.replace(minute=15, fold=1)  # half an hour later
     moments = [begin, begin.replace(minute=0, fold=1), end]
-    notes = [
-        NewMemory(text=f"note {number}", occurred_at=moment)
-        for number, moment in enumerate(moments)
-    ]
+    notes = [NewMemory(text=f"note {n}", occurred_at=at) for n, at in enumerate(moments)]
     ann_by_clock.clock.now = NOON
     await ann_by_clock.remember(notes)
     found = await ann_by_clock.slice(begin=begin, end=end, bucket="hour", zone=berlin)
@@ -341,16 +330,14 @@ async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock):
 
 async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock):
     lin = await talk(ann_by_clock)
-    stranger = lin.other(f"{lin.scope.user} ")
-    await stranger.remember(NewMemory(text="Not Lin's.", occurred_at=NOON))
+    await lin.other(f"{lin.scope.user} ").remember(NewMemory(text="Not Lin's.", occurred_at=NOON))
     gone = NewMemory(text="Gone.", occurred_at=NOON, expires_at=NOON - timedelta(seconds=1))
     later = NewMemory(text="A plan.", key="plan", occurred_at=NOON, kind="reflection")
     await lin.remember([gone, later])
     assert ["A plan."] == await sliced(lin, begin=NOON - timedelta(hours=1))
     assert ["A plan."] == await sliced(lin, kinds=["reflection"])
     assert [] == await sliced(lin, kinds=[])
-    then = AsOf(known=ago(1))
-    assert [] == await sliced(lin, as_of=then)
+    assert [] == await sliced(lin, as_of=AsOf(known=ago(1)))
     await lin.forget("plan")
     assert [] == await sliced(lin, kinds=["reflection"])
 

@@ -58,11 +58,11 @@ async def played(ann: Person, days: Sequence[Day]) -> list[str]:
     for number, (text, _) in enumerate(days):
         turn = said(f"e{number}", text, at(30 * number))
         await ann.append_events(f"day{number}", [turn], later=True)
-        report = await ann.consolidate(f"day{number}")
-        assert report.usage.calls <= 2
+        assert (await ann.consolidate(f"day{number}")).usage.calls <= 2
     return sorted(f"{one.slot}={one.value}" for one in await ann.facts())
 
 
+AT_ACME: Day = ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")])
 CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
     "divorce": ([
         ("my husband tom and i live in Leeds, wedding day was May 2", [
@@ -110,7 +110,7 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
         ("石膏拆了。车位换到C1了", [does("end", "腿摔断"), does("update", "B2", value="C1")]),
     ], ["parking=C1"]),
     "doubt": ([
-        ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
+        AT_ACME,
         ("thinking of handing in my notice", [does("doubt", "Acme")]),
         ("decided to stay after all", [does("keep", "Acme")]),
     ], ["employer=Acme"]),
@@ -149,8 +149,7 @@ async def test_what_is_held_follows_what_people_say(ann_with, name):
     if name in ("doubt", "怀疑"):
         assert "[f1] (doubtful) user, employer" in model.prompts[2]
         assert [None] == [getattr(one, "doubted_at", "?") for one in await ann.facts()]
-    history = await ann.facts(history=True)
-    assert {"llm-v2/extract.v2/right"} == {one.extractor for one in history}
+    assert {"llm-v2/extract.v2/right"} == {one.extractor for one in await ann.facts(history=True)}
     assert {} == model.shown[0]
 
 
@@ -165,11 +164,8 @@ async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(ann_with):
 
 
 async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with):
-    days: list[Day] = [
-        ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
-        ("yep, still there", [does("keep", "Acme")]),
-        ("Acme, like I said", [does("keep", "Acme")]),
-    ]
+    kept = [does("keep", "Acme")]
+    days = [AT_ACME, ("yep, still there", kept), ("Acme, like I said", kept)]
     ann = ann_with(llm=RightModel(days))
     await played(ann, days)
     [fact] = await ann.facts()
@@ -177,10 +173,7 @@ async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with):
 
 
 async def test_facts_of_another_user_are_not_shown(ann_with):
-    days: list[Day] = [
-        ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
-        ("hello", []),
-    ]
+    days = [AT_ACME, ("hello", [])]
     model = RightModel(days)
     ann = ann_with(llm=model)
     await played(ann, days[:1])

@@ -70,7 +70,6 @@ async def test_a_turn_of_a_graph_has_the_time_of_its_memory(old):
 async def test_a_lifetime_begins_by_the_clock_of_the_memory(old):
     content = types.Content(role="user", parts=[types.Part(text="I like tea.")])
     entry = MemoryEntry(content=content, custom_metadata={"ttl": "3600s"})
-    service = OpenMemoryService(engine=old)
-    await service.add_memory(app_name="app", user_id="ann", memories=[entry])
+    await OpenMemoryService(engine=old).add_memory(app_name="app", user_id="ann", memories=[entry])
     [stored] = await old.list_memories(ANN)
     assert LONG_AGO + timedelta(hours=1) == stored.expires_at

@@ -112,8 +112,7 @@ async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_
 
     async def hung_up(connection: Connection, *given: str, **options: bool) -> PreparedSchema:
         with psycopg.connect(dsn, autocommit=True) as admin:
-            pid = connection.info.backend_pid
-            admin.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", [connection.info.backend_pid])
         return await preparing(connection, *given, **options)
 
     async with open_memory(dsn) as other:
@@ -160,8 +159,7 @@ def test_a_forked_child_opens_its_own_connections(dsn):
     child = os.fork()
     if child == 0:
         try:  # whatever happens, the child must not go on with the tests of its parent
-            found = run_sync(memory.recall(ANN, "sails"))
-            os.write(writer, str(len(found)).encode())
+            os.write(writer, str(len(run_sync(memory.recall(ANN, "sails")))).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -244,12 +242,9 @@ def tight(postgres_dsn):
     with psycopg.connect(postgres_dsn, autocommit=True) as admin:
         admin.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT {SLOTS} IN ROLE hippocampus_app")
         yield make_conninfo(postgres_dsn, user=name)
-        admin.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM {of_user(name)}")
+        held = f"pg_stat_activity WHERE usename = '{name}'"
+        admin.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM {held}")
         admin.execute(f"DROP ROLE {name}")
-
-
-def of_user(name: str) -> str:
-    return f"pg_stat_activity WHERE usename = '{name}'"
 
 
 @pytest.fixture
@@ -275,8 +270,7 @@ async def test_callers_share_the_slots_that_there_are(waiting):
 async def test_processes_that_write_at_once_lose_nothing(tight):
     async with open_memory(tight) as one, open_memory(tight) as other:
         writes = [memory.remember(ANN, f"note {n}") for n in range(20) for memory in (one, other)]
-        keys = await asyncio.gather(*writes)
-        assert 40 == len({key for [key] in keys})
+        assert 40 == len({key for [key] in await asyncio.gather(*writes)})
 
 
 async def test_idle_connections_are_closed_for_others(tight, waiting, monkeypatch):
@@ -372,13 +366,6 @@ async def answers(dsn: str) -> None:
                 assert {f"note {n}" for n in range(10)} == {hit.memory.text for hit in found}
 
 
-def open_sessions(dsn: str, sessions: int) -> None:
-    """Let a pooler open this many sessions, each for a transaction that keeps it."""
-    with ExitStack() as stack:
-        for _ in range(sessions):
-            stack.enter_context(psycopg.connect(dsn)).execute("SELECT 1")
-
-
 def statements(dsn: str) -> list[str]:
     """Return the names of the prepared statements of the pooler's sessions, found by chance."""
     return column(dsn, "SELECT name FROM pg_prepared_statements")
@@ -450,7 +437,9 @@ async def test_a_probe_tells_what_a_pooler_does(postgres_dsn, monkeypatch, poole
     direct = nullcontext(postgres_dsn)
     with direct if pooler is None else pgbouncer(postgres_dsn, **given) as pooled:
         if "server_round_robin" in given:
-            open_sessions(pooled, given["sessions"])
+            with ExitStack() as stack:  # each session is kept by a transaction
+                for _ in range(given["sessions"]):
+                    stack.enter_context(psycopg.connect(pooled)).execute("SELECT 1")
         found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=shares, keeps_statements=keeps) == found
 
@@ -462,8 +451,7 @@ async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(single
         probing = asyncio.create_task(probe_pooling(connecting_to(single)))
         ended, _ = await asyncio.wait([probing], timeout=0.6)
         assert not ended
-    found = await probing
-    assert Pooling(shares_sessions=False, keeps_statements=True) == found
+    assert Pooling(shares_sessions=False, keeps_statements=True) == await probing
 
 
 async def test_a_memory_works_with_one_session_and_leaves_it(single):

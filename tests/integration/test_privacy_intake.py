@@ -37,6 +37,7 @@ from shared_core.privacy.redaction import PrivacyPolicy, Redaction
 ANN = Scope("app", "ann")
 CARD = "4111 1111 1111 1111"
 KEY = "AKIAIOSFODNN7EXAMPLE"
+PUBLIC = {"privacy": "public"}
 
 
 async def tell(memory: MemoryEngine, *texts: str, first: int = 0, scope: Scope = ANN) -> None:
@@ -67,11 +68,8 @@ class Scripted(RuleExtractor):
     async def reflect(
         self, memories: Sequence[Memory]
     ) -> tuple[Sequence[InsightDraft], ModelUsage]:
-        return [
-            InsightDraft(text=self.concluded[one.text], memory_ids=(one.memory_id,))
-            for one in memories
-            if one.text in self.concluded
-        ], NO_USAGE
+        found = [(self.concluded.get(one.text), (one.memory_id,)) for one in memories]
+        return [InsightDraft(text=text, memory_ids=ids) for text, ids in found if text], NO_USAGE
 
 
 def fact(slot: str, statement: str, **more: Any) -> FactDraft:
@@ -112,38 +110,28 @@ async def test_what_the_rules_read_has_a_class(shared_memory, scope, texts, expe
 
 
 async def test_whatever_an_extractor_leaves_open_gets_a_class(shared_dsn, scope):
+    facts = [  # the class that is given, and the one that it gets
+        ("about.paris.population", "Paris is the largest city of France.", {}, "public"),
+        ("residence", "Beijing is the capital of China.", PUBLIC, "private"),  # by its slot
+        ("首都", "堪培拉是澳大利亚的首都。", {}, "public"),
+        ("小名", "小虎怕打雷。", {}, "private"),
+        ("diagnosis", "The sea is salty.", {"privacy": "private"}, "private"),
+    ]
+    statements = [
+        ("Canberra is the capital of Australia.", {}, "public"),
+        ("The user said that Oslo is a city.", PUBLIC, "private"),
+        ("小虎在学校跟同学打架了。", {}, "private"),
+    ]
+    family, kyoto = "Family comes first for Maya.", "Kyoto is the old capital of Japan."
     found = Extraction(
-        facts=[
-            fact("about.paris.population", "Paris is the largest city of France."),
-            fact("residence", "Beijing is the capital of China.", privacy="public"),
-            fact("首都", "堪培拉是澳大利亚的首都。"),
-            fact("小名", "小虎怕打雷。"),
-            fact("diagnosis", "The sea is salty.", privacy="private"),
-        ],
-        statements=[
-            statement("Canberra is the capital of Australia."),
-            statement("The user said that Oslo is a city.", privacy="public"),
-            statement("小虎在学校跟同学打架了。"),
-        ],
-        insights=[
-            InsightDraft(text="Kyoto is the old capital of Japan.", event_ids=("e0",)),
-            InsightDraft(text="Family comes first for Maya.", event_ids=("e0",)),
-        ],
+        facts=[fact(slot, text, **given) for slot, text, given, _ in facts],
+        statements=[statement(text, **given) for text, given, _ in statements],
+        insights=[InsightDraft(text=text, event_ids=("e0",)) for text in (kyoto, family)],
     )
     async with open_memory(shared_dsn, extractor=Scripted(found), worker=False) as memory:
         await tell(memory, "A long story.", scope=scope)
-        assert {
-            "Paris is the largest city of France.": "public",
-            "Beijing is the capital of China.": "private",  # the slot knows better
-            "堪培拉是澳大利亚的首都。": "public",
-            "小虎怕打雷。": "private",
-            "The sea is salty.": "private",
-            "Canberra is the capital of Australia.": "public",
-            "The user said that Oslo is a city.": "private",
-            "小虎在学校跟同学打架了。": "private",
-            "Kyoto is the old capital of Japan.": "public",
-            "Family comes first for Maya.": "private",
-        } == await classes(memory, scope)
+        expected = {text: told for *_, text, _, told in [*facts, *statements]}
+        assert expected | {kyoto: "public", family: "private"} == await classes(memory, scope)
 
 
 async def test_what_is_concluded_from_a_private_memory_is_private(shared_dsn, scope):
@@ -183,11 +171,9 @@ async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(dsn, ca
         await tell(memory, "Canberra is the capital of Australia.", first=10)
         await tell(memory, "Kyoto is the old capital of Japan.", first=20)
         known = await classes(memory)
-        assert ("private", "public", "public") == (
-            known["Beijing is the capital of China."],
-            known["Canberra is the capital of Australia."],
-            known["Kyoto is the old capital of Japan."],
-        )
+        assert "private" == known["Beijing is the capital of China."]
+        assert "public" == known["Canberra is the capital of Australia."]
+        assert "public" == known["Kyoto is the old capital of Japan."]
         assert 2 == asked.count(examples("en")[0])  # once in vain, once for good
         assert 0 == asked.count(examples("zh")[0])
         turn_and_statement = 2
@@ -208,11 +194,10 @@ async def test_an_embedder_without_meaning_leaves_all_private(dsn):
 
 async def test_a_reader_leaves_out_what_is_public(shared_memory, scope):
     await tell(shared_memory, "Beijing is the capital of China.", "I love rowing.", scope=scope)
-    kept = await PgHippocampusStore(engine=shared_memory).asearch(
-        memories_namespace(scope.app, scope.user),
-        filter={"$not": {"metadata": {"privacy": "public"}}},
-        limit=50,
-    )
+    store = PgHippocampusStore(engine=shared_memory)
+    place = memories_namespace(scope.app, scope.user)
+    not_public = {"$not": {"metadata": {"privacy": "public"}}}
+    kept = await store.asearch(place, filter=not_public, limit=50)
     shown = {(one.value["kind"], one.value["content"]) for one in kept}
     assert ("semantic", "User likes rowing.") in shown
     assert ("episodic", "Beijing is the capital of China.") in shown
@@ -239,9 +224,8 @@ def everything(dsn: str) -> str:
 
 async def test_masked_before_anything_is_stored(memory, dsn):
     await memory.append_events(ANN, "t", [keyed("a", f"I live in Leeds. My card is {CARD}.")])
-    await memory.append_events(
-        ANN, "t", [keyed("b", "我的密码是abc12345。我住在上海。")], later=True
-    )
+    turn = keyed("b", "我的密码是abc12345。我住在上海。")
+    await memory.append_events(ANN, "t", [turn], later=True)
     await memory.remember(ANN, NewMemory(text=f"Her key is {KEY}.", key="k"))
     assert await memory.flush(60)
     await memory.consolidate(ANN, "t")
@@ -258,9 +242,8 @@ async def test_masked_before_anything_is_stored(memory, dsn):
 
 async def test_dropped_turns_stay_in_no_table(dsn):
     async with open_memory(dsn, privacy="strict") as memory:
-        new = await memory.append_events(
-            ANN, "t", [keyed("a", f"card {CARD}"), keyed("b", "I ski.")]
-        )
+        turns = [keyed("a", f"card {CARD}"), keyed("b", "I ski.")]
+        new = await memory.append_events(ANN, "t", turns)
         assert {"a", "b"} == new
         assert ["I ski."] == [one.text for one in await memory.list_memories(ANN)]
         with pytest.raises(InvalidInput, match=r"contains card, which the privacy setting refuses"):
@@ -286,8 +269,7 @@ async def test_small_talk_and_system_text_are_history_and_no_memory(shared_memor
     await shared_memory.consolidate(scope, "t")
     kept = await shared_memory.list_memories(scope, kinds=["episodic"])
     assert ["I live in Leeds."] == [one.text for one in kept]
-    window = await shared_memory.context_window(scope, "t", "Where?")
-    assert "Hello!" in str(window)
+    assert "Hello!" in str(await shared_memory.context_window(scope, "t", "Where?"))
     assert ["Leeds"] == [fact.value for fact in await shared_memory.facts(scope)]
 
 

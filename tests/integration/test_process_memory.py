@@ -56,8 +56,7 @@ class Talk:
         return [one.text for one in reversed(kept)]
 
     async def status(self) -> dict[str, Any]:
-        asked = self.memory.get_session_status(self.scope.user, app=self.scope.app)
-        return dict(await asked)
+        return dict(await self.memory.get_session_status(self.scope.user, app=self.scope.app))
 
     async def turns(self) -> list[str]:
         """Return what was said in the session that is active."""
@@ -100,10 +99,8 @@ async def test_example_10_1_a_typical_conversation(talk):
     ):
         assert unmeasured(await talk.say(text)) == expected(resolved)
     summary = await talk.end()
-    assert (summary["status"], summary["message"]) == (
-        "success",
-        "Session ending, consolidation started",
-    )
+    assert summary["status"] == "success"
+    assert summary["message"] == "Session ending, consolidation started"
     assert summary["session_info"]["event_count"] == 3
     assert await talk.stored() == ["小朱有一个女儿叫灿灿"]
 
@@ -224,8 +221,7 @@ async def test_a_fact_is_told_where_no_statement_of_its_turns_is(talk, sessions)
 async def test_a_later_session_takes_back_what_no_longer_holds(talk, sessions, holds):
     for text in sessions:
         await talk.end(text)
-    facts = await talk.memory.facts(talk.scope)
-    assert sorted((fact.slot, fact.value) for fact in facts) == holds
+    assert sorted((fact.slot, fact.value) for fact in await talk.memory.facts(talk.scope)) == holds
 
 
 @pytest.mark.parametrize(

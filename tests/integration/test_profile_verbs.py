@@ -77,8 +77,7 @@ async def test_a_profile_is_updated_shown_compared_and_rolled_back(client, ana):
 async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(client, shared_memory, ana):
     await updated(client, ana, MONDAY, conversation_id="monday")
     await shared_memory.flush(60)
-    facts = await shared_memory.facts(Scope("default", ana))
-    assert "Leeds" in {fact.value for fact in facts}
+    assert "Leeds" in {fact.value for fact in await shared_memory.facts(Scope("default", ana))}
     assert "Leeds" in (await client.get(f"/graph/{ana}")).text
 
 
@@ -130,13 +129,11 @@ async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn, ana):
         assert (False, 0) == (again["changed"], again["new_turns"])
         known = await answer(client, "get_user_profile")
         assert "User lives in Leeds." == known["profile"]
-        assert "I want to learn Rust." in [
-            quote for one in known["findings"] for quote in one["quotes"]
-        ]
+        quotes = [quote for one in known["findings"] for quote in one["quotes"]]
+        assert "I want to learn Rust." in quotes
         assert "not a user of" in await refusal(client, "get_user_profile", user_id="bob")
-        refused = await refusal(
-            client, "update_user_profile", messages=[{"role": "user", "content": " "}]
-        )
+        blank = [{"role": "user", "content": " "}]
+        refused = await refusal(client, "update_user_profile", messages=blank)
         assert "the conversation is empty" in refused
         page = await client.read_resource("memory://profile")
         assert "User lives in Leeds." in page.contents[0].text  # type: ignore[union-attr]
@@ -162,13 +159,11 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(run, shared_dsn,
     talk = "我住在北京。\n助手：你好！\n\nuser: I want to learn Rust.\n"
     told = run("update", "--conversation", "c", given=talk)
     assert told.stdout.startswith("The profile is at version 1.\n## 用户画像\n用户住在北京。"), told
-    listed = CliRunner().invoke(app, ["facts", "my app", ana, "--uri", shared_dsn])
-    assert "北京" in listed.stdout
+    assert "北京" in CliRunner().invoke(app, ["facts", "my app", ana, "--uri", shared_dsn]).stdout
     assert "Nothing is new" in run("update", "--conversation", "c", given=talk).stdout
     file = tmp_path / "talk.json"
-    file.write_text(
-        json.dumps({"messages": [{"role": "user", "content": "我搬到上海了。"}]}), "utf-8"
-    )
+    moved = {"messages": [{"role": "user", "content": "我搬到上海了。"}]}
+    file.write_text(json.dumps(moved), "utf-8")
     result = json.loads(run("update", "--file", str(file), "--json").stdout)
     assert (True, "用户住在上海。") == (result["changed"], result["profile"]["profile"])
     shown = run("show").stdout

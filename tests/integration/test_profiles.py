@@ -83,9 +83,8 @@ async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot):
     assert (True, 0, 1, 3) == (
         result.changed, result.previous_version, known.version, result.new_turns,
     )  # fmt: skip
-    assert ["modification", "update_profile", "update_events", "theory_of_mind"] == [
-        stage.stage for stage in result.stages
-    ]
+    stages = [stage.stage for stage in result.stages]
+    assert ["modification", "update_profile", "update_events", "theory_of_mind"] == stages
     assert all(stage.status == "success" and stage.duration_s >= 0 for stage in result.stages)
     [best, *_] = await bot.memory.recall(bot.scope, "Where do I live?")
     assert "I live in Leeds and I'm so happy!" == best.memory.text
@@ -93,9 +92,8 @@ async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot):
 
 async def test_rules_conclude_what_is_said_outright_with_evidence_and_no_great_confidence(bot):
     known, _ = await bot.hear(ENGLISH)
-    assert {"intent", "emotion", "cognition", "social"} == {
-        one.dimension for one in known.mind.findings
-    }
+    dimensions = {one.dimension for one in known.mind.findings}
+    assert {"intent", "emotion", "cognition", "social"} == dimensions
     monday = await bot.repository.load_conversation("monday")
     turns = {event.event_id: event.text for event in monday.events}
     for finding in known.mind.findings:
@@ -143,9 +141,8 @@ async def test_newer_replaces_older_and_history_and_trends_say_so(bot):
 
 
 async def test_a_new_job_told_with_a_move_ends_the_old_one(bot):
-    known, _ = await bot.hear(
-        [message("我在北京当老师")], [message("我搬到上海了，换了工作，现在是程序员", at=TUESDAY)]
-    )
+    moved = message("我搬到上海了，换了工作，现在是程序员", at=TUESDAY)
+    known, _ = await bot.hear([message("我在北京当老师")], [moved])
     assert "程序员" in known.get_profile_content()
     assert "老师" not in known.get_profile_content()
 
@@ -196,9 +193,8 @@ async def test_the_documented_operations_on_contents(repository):
     await repository.update_memory_profile(memory.memory_id, "用户是18岁男学生。")
     await repository.update_memory_events(memory.memory_id, ["用户今天询问了Python编程问题"])
     await repository.save_memory_content(memory.memory_id, "profile", {"paragraph": "喜欢编程。"})
-    kept = await repository.save_memory_content(
-        memory.memory_id, "event", {"events": ["用户分享了自己的项目想法"]}
-    )
+    event = {"events": ["用户分享了自己的项目想法"]}
+    kept = await repository.save_memory_content(memory.memory_id, "event", event)
     assert 5 == kept.version
     assert "用户是18岁男学生。喜欢编程。" == await repository.load_profile_content(memory.memory_id)
     assert 2 == len(await repository.load_event_content(memory.memory_id))
@@ -230,8 +226,7 @@ async def test_eight_updates_at_once_lose_nothing(bot):
         _, result = await bot.hear(talk(f"c{number}", message(text)), known=start)
         return int(result.version)
 
-    versions = await asyncio.gather(*(told(number) for number in range(8)))
-    assert set(range(1, 9)) == set(versions)
+    assert set(range(1, 9)) == set(await asyncio.gather(*(told(number) for number in range(8))))
     kept = await bot.repository.load_memory_by_agent("bot")
     assert kept is not None and 8 == kept.version
     for number in range(8):
@@ -295,8 +290,7 @@ async def test_what_is_forgotten_leaves_every_version(bot):
     for version in (1, 2):
         kept = await bot.repository.load_memory(known.memory_id, version)
         assert not [word for word in ("Leeds", "Mia", "Rust") if word in str(kept.to_dict())]
-    newest = await bot.repository.load_memory(known.memory_id)
-    again, result = await bot.hear(ENGLISH, known=newest)
+    again, result = await bot.hear(ENGLISH, known=await bot.repository.load_memory(known.memory_id))
     assert "Leeds" not in str(again.to_dict()) and 0 == result.new_turns
 
 
@@ -393,8 +387,7 @@ async def test_secrets_are_masked_before_they_are_stored(repository):
     memory = Memory("bot")
     memory.update_profile("User pays with the card 4111 1111 1111 1111.")
     memory.update_events(["User pasted sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD."])
-    stored = await repository.save_memory(memory)
-    kept = await repository.load_memory(stored.memory_id)
+    kept = await repository.load_memory((await repository.save_memory(memory)).memory_id)
     assert "4111" not in str(kept.to_dict()) and "abcdefghij" not in str(kept.to_dict())
 
 
@@ -404,8 +397,7 @@ async def test_single_messages_without_an_id_are_each_a_new_one(bot):
 
     first, _, third = [await save(text) for text in ("yes please", "no thanks", "yes please")]
     await bot.memory.forget_turns(bot.scope, "c", [first])
-    again = await save("yes please")
-    assert 3 == len({first, third, again})
+    assert 3 == len({first, third, await save("yes please")})
     assert 4 == len(set(await asyncio.gather(*(save("four") for _ in range(4)))))
     for _ in range(2):
         assert "m1" == await save("once", message_id="m1")
@@ -441,11 +433,9 @@ async def test_recent_conversations_say_what_they_are_about(bot):
     assert "我想学习编程！" in found["周一"].summary and "travel" in found["周一"].topics
     assert ("", ()) == (found["greeting"].summary, tuple(found["greeting"].topics))
     await bot.memory.consolidate(bot.scope, "monday")
-    [monday] = [
-        one for one in await repository.get_recent_conversations() if "monday" == one.thread_id
-    ]
+    found = {one.thread_id: one for one in await repository.get_recent_conversations()}
     stored = await bot.memory.list_memories(bot.scope, kinds=["summary"])
-    assert [monday.summary] == [one.text for one in stored]
+    assert [found["monday"].summary] == [one.text for one in stored]
 
 
 async def test_the_last_stage_relates_the_memories_of_a_profile(bot):
@@ -455,8 +445,7 @@ async def test_the_last_stage_relates_the_memories_of_a_profile(bot):
     assert result.theory_of_mind.relations == second.relations()
     assert {"replaces", "tells_of", "concluded_from"} == {one.kind for one in second.relations()}
     assert len(second.relations()) == result.stages[-1].output["relations"]
-    loaded = await bot.repository.load_memory(second.memory_id)
-    assert loaded.relations() == second.relations()
+    assert (await bot.repository.load_memory(second.memory_id)).relations() == second.relations()
 
 
 async def test_the_log_tells_no_text_of_a_user(bot):
@@ -482,9 +471,8 @@ async def test_the_log_tells_no_text_of_a_user(bot):
 async def test_a_stage_that_somebody_else_logs_marks_no_turn_as_read(bot):
     held, _ = await bot.hear(ENGLISH)
     [first, *_] = await bot.repository.get_pipeline_history(held.memory_id)
-    forged = replace(
-        first.record, input={"to_seq": "all", "read": "[1,9", "turns": 1}, error="\0 失败 \ud800"
-    )
+    made_up = {"to_seq": "all", "read": "[1,9", "turns": 1}
+    forged = replace(first.record, input=made_up, error="\0 失败 \ud800")
     await bot.repository.log_pipeline_execution(held.memory_id, "monday", "modification", forged)
     [newest, *_] = await bot.repository.get_pipeline_history(held.memory_id)
     assert ({"turns": 1}, "\ufffd 失败 \ufffd") == (newest.record.input, newest.record.error)
@@ -502,10 +490,9 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(bot, mon
     with pytest.raises(ModelUnavailable):
         await bot.hear(MOVED, known=held)
     newest = await bot.repository.get_pipeline_history(held.memory_id, limit=1)
+    failed = [one.record for one in newest if one.record.status != "success"]
     assert [("theory_of_mind", "error", "ModelUnavailable")] == [
-        (one.record.stage, one.record.status, one.record.error)
-        for one in newest
-        if one.record.status != "success"
+        (one.stage, one.status, one.error) for one in failed
     ]
     assert 1 == (await bot.repository.load_memory(held.memory_id)).version
     with pytest.raises(NotFound):
@@ -580,9 +567,8 @@ async def test_the_oldest_versions_go_and_what_is_kept_can_be_gone_back_to(bot):
     repository = bot.memory.profiles.repository(bot.scope, keep_versions=3)
     oldest = await repository.load_memory(known.memory_id, 3)
     assert "User lives in Oslo." == oldest.get_profile_content()
-    assert ["User lives in Leeds.", "User lives in Lisbon."] == [
-        one.text for one in oldest.profile_memory.history
-    ]
+    history = [one.text for one in oldest.profile_memory.history]
+    assert ["User lives in Leeds.", "User lives in Lisbon."] == history
     back = await repository.rollback_memory(known.memory_id, 3)
     assert (6, oldest.to_prompt()) == (back.version, back.to_prompt())
     assert oldest.to_prompt() == (await repository.load_memory(known.memory_id)).to_prompt()

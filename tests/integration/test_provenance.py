@@ -12,13 +12,13 @@ from shared_core import Event, JobType, RetentionPolicy
 from shared_core.core.domain import NO_USAGE, InsightDraft, Memory, ModelUsage
 from shared_core.extraction.rule_based import RuleExtractor
 
+Insights = tuple[Sequence[InsightDraft], ModelUsage]
+
 
 class Concluding(RuleExtractor):
     """A fake: reads by rules, and concludes one thing from all memories."""
 
-    async def reflect(
-        self, memories: Sequence[Memory]
-    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+    async def reflect(self, memories: Sequence[Memory]) -> Insights:
         ids = tuple(memory.memory_id for memory in memories)
         return [InsightDraft(text="Ana hides an affair with Zorro.", memory_ids=ids)], NO_USAGE
 
@@ -42,8 +42,7 @@ async def test_a_reflection_goes_with_a_remembered_memory(ann):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_a_reflection_goes_with_its_fact(ann, language):
-    text = {"en": "I love jazz.", "zh": "我喜欢爵士乐。"}[language]
-    await said_again_and_again(ann, text)
+    await said_again_and_again(ann, {"en": "I love jazz.", "zh": "我喜欢爵士乐。"}[language])
     [fact] = await ann.facts()
     await ann.forget(str(fact.memory_id))
     assert [] == await ann.texts("reflection")
@@ -69,9 +68,8 @@ async def test_a_reflection_is_retired_with_its_fact_and_comes_back_by_undo(ann)
 async def test_a_reflection_expires_with_the_first_of_its_memories(ann):
     ann = read_by(ann, Concluding())
     soon = datetime.now(UTC) + timedelta(hours=1)
-    await ann.append_events(
-        "t", [said(1, "Zorro came by.", expires_at=soon), said(2, "Fridays are best.")]
-    )
+    turns = [said(1, "Zorro came by.", expires_at=soon), said(2, "Fridays are best.")]
+    await ann.append_events("t", turns)
     await ann.reflect()
     [reflection] = await ann.list_memories(kinds=["reflection"])
     assert soon == reflection.expires_at
@@ -84,8 +82,7 @@ async def test_a_faded_memory_leaves_its_reflection(ann):
     [faded, _] = await ann.list_memories(kinds=["episodic"])
     kept = [one.key for one in await ann.list_memories() if one.key != faded.key]
     assert 2 == await ann.retention.pin(kept)
-    policy = RetentionPolicy(threshold=1, min_age_days=0)
-    assert 1 == len((await ann.cleanup(policy)).forgotten)
+    assert 1 == len((await ann.cleanup(RetentionPolicy(threshold=1, min_age_days=0))).forgotten)
     assert 1 == len(await ann.texts("reflection"))
 
 
@@ -119,13 +116,15 @@ async def test_a_summary_expires_with_what_it_carries_on(ann):
     assert ("day 0" in summary.text, soon) == (True, summary.expires_at)
 
 
+def expire(ann: Person, where: str) -> None:
+    for table in ("events", "memories"):
+        ann.sql(f"UPDATE hippocampus.{table} SET expires_at = '2026-01-01' WHERE {where}")
+
+
 async def test_a_summary_that_expired_is_no_part_of_the_next(ann):
     ann = read_by(ann, Rolling())
     await ann.say(1, "Zorro visits tonight.")
-    for table in ("events", "memories"):
-        ann.sql(
-            f"UPDATE hippocampus.{table} SET expires_at = '2026-01-01' WHERE tenant_id = %(tenant)s"
-        )
+    expire(ann, "tenant_id = %(tenant)s")
     await ann.say(2, "It rains in Bonn.")
     [summary] = await ann.list_memories(kinds=["summary"])
     assert ("It rains in Bonn.", None) == (summary.text, summary.expires_at)
@@ -144,10 +143,7 @@ async def test_expired_turns_without_a_memory_are_swept(memory, scope, dsn):
     await memory.sweep_expired()
     left = "SELECT event_id FROM hippocampus.events ORDER BY seq"
     assert 4 == len(ann.sql(left))
-    for table in ("events", "memories"):
-        ann.sql(
-            f"UPDATE hippocampus.{table} SET expires_at = '2026-01-01' WHERE expires_at IS NOT NULL"
-        )
+    expire(ann, "expires_at IS NOT NULL")
     assert 0 == await memory.sweep_expired((scope.app, scope.user, "notes"))
     assert 4 == len(ann.sql(left))
     assert 1 == await memory.sweep_expired()
@@ -197,9 +193,7 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann):
 
 async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann):
     class Interrupted(Concluding):
-        async def reflect(
-            self, memories: Sequence[Memory]
-        ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+        async def reflect(self, memories: Sequence[Memory]) -> Insights:
             facts = [one for one in memories if one.kind == "semantic"]
             if not seen:
                 await ann.say(2, "I live in Rome now.")

@@ -67,9 +67,8 @@ def execute(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def jobs(dsn: str) -> list[tuple[Any, ...]]:
-    return execute(
-        dsn, "SELECT status, attempts FROM hippocampus.consolidation_jobs ORDER BY created_at"
-    )
+    columns = "SELECT status, attempts FROM hippocampus.consolidation_jobs"
+    return execute(dsn, f"{columns} ORDER BY created_at")
 
 
 async def statements(memory: MemoryEngine) -> set[str]:
@@ -100,8 +99,7 @@ async def test_machines_whose_clocks_differ_share_the_queue(dsn, monkeypatch):
                 await later(memory, "tea")
                 [waiting] = await memory.jobs.list()
                 assert timedelta(minutes=1) > abs(waiting.run_after - datetime.now(UTC))
-            jobs_of_all = memory._storage.jobs
-            claimed.append(await jobs_of_all.claim_job(f"{ahead}", 300, work, None))
+            claimed.append(await memory._storage.jobs.claim_job(f"{ahead}", 300, work, None))
     assert [True, False, False] == [bool(job) for job in claimed]
 
 
@@ -114,10 +112,8 @@ async def test_work_that_is_cancelled_keeps_nobody_waiting(idle):
         await asyncio.sleep(delay_s)
         working.cancel()
         await asyncio.wait([working])
-        running = await idle.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
-        assert [] == running
-    record = await idle.jobs.run(ANN, "t")
-    assert JobStatus.COMPLETED is record.status
+        assert [] == await idle.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
+    assert JobStatus.COMPLETED is (await idle.jobs.run(ANN, "t")).status
 
 
 @pytest.mark.both_engines
@@ -149,8 +145,7 @@ async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(memor
         return outcome
 
     monkeypatch.setattr(memory._worker, "run_now", followed)
-    record = await memory.jobs.run(ANN, "t")
-    assert JobStatus.COMPLETED is record.status
+    assert JobStatus.COMPLETED is (await memory.jobs.run(ANN, "t")).status
 
 
 async def test_requests_that_wait_for_one_thread_become_one(idle, dsn):
@@ -178,12 +173,10 @@ async def test_who_writes_all_the_time_still_gets_facts(dsn, monkeypatch):
         for n in range(12):  # more than two windows
             await later(memory, f"I live in Lisbon, house {n}.", f"e{n}")
         assert await memory.flush(60)
-        found = await memory.list_memories(ANN, kinds=["episodic"])
-        assert 12 == len(found)
+        assert 12 == len(await memory.list_memories(ANN, kinds=["episodic"]))
         hits = await memory.recall(ANN, "Lisbon house", kinds=["episodic"], limit=12)
         assert all("similarity" in hit.parts for hit in hits)
-        runs = await memory.facts(ANN)
-        assert any("Lisbon" in fact.statement for fact in runs)
+        assert any("Lisbon" in fact.statement for fact in await memory.facts(ANN))
 
 
 CRASHING = """
@@ -300,9 +293,8 @@ async def test_of_the_work_done_on_a_thread_the_last_is_kept(memory, dsn):
 
 async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn):
     async with open_memory(dsn) as memory:
-        await memory.append_events(
-            ANN, "t", [told("e1", "I live in Lisbon.")], later=True, delay_s=60
-        )
+        turn = told("e1", "I live in Lisbon.")
+        await memory.append_events(ANN, "t", [turn], later=True, delay_s=60)
         [first] = await memory.jobs.list()
         await memory.append_events(ANN, "t", [told("e2", "I like tea.")], later=True, delay_s=60)
         [second] = await memory.jobs.list()
@@ -377,9 +369,7 @@ async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn):
 
 
 async def test_work_that_another_worker_took_over_is_ended(dsn):
-    begun = asyncio.Event()
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    begun, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     async def slow(texts: list[str]) -> list[list[float]]:
         loop.call_soon_threadsafe(begun.set)
@@ -400,11 +390,8 @@ async def test_work_that_another_worker_took_over_is_ended(dsn):
 
 async def test_a_job_that_kills_every_worker_is_given_up(idle, dsn):
     await later(idle, "Nothing much.")
-    execute(
-        dsn,
-        "UPDATE hippocampus.consolidation_jobs"
-        " SET status = 'running', attempts = 5, worker_id = 'x', lease_until = now()",
-    )
+    taken = "status = 'running', attempts = 5, worker_id = 'x', lease_until = now()"
+    execute(dsn, f"UPDATE hippocampus.consolidation_jobs SET {taken}")
     tally = await idle.jobs.serve(once=True)
     assert (0, 1) == (tally.done, tally.failed)
     [record] = await idle.jobs.list()

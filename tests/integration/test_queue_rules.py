@@ -50,11 +50,8 @@ LATER = ExtractionStrategy(delay_s=600, event_count=None, token_threshold=None)
 
 
 def listening(dsn: str) -> list[tuple[Any, ...]]:
-    return execute(
-        dsn,
-        "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
-        " AND datname = current_database()",
-    )
+    where = "query LIKE 'LISTEN%' AND datname = current_database()"
+    return execute(dsn, f"SELECT pid FROM pg_stat_activity WHERE {where}")
 
 
 def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[str, JsonValue]]]:
@@ -108,9 +105,8 @@ async def test_two_jobs_of_one_thread_never_run_at_once(dsn):
         for memory in (one, other):
             for job_type in JobType:
                 memory.jobs.learn(perform, job_type)
-        serving = [
-            asyncio.create_task(memory.jobs.serve(stop, poll_s=0.02)) for memory in (one, other)
-        ]
+        serves = (memory.jobs.serve(stop, poll_s=0.02) for memory in (one, other))
+        serving = [asyncio.create_task(one) for one in serves]
         await until_done(dsn)
         stop.set()
         assert 3 == sum([(await tally).done for tally in serving])
@@ -159,8 +155,7 @@ async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(d
         tally = await memory.jobs.serve(once=True)
         assert (1, 1) == (tally.done, tally.failed)
         assert [("ann", "zz")] == seen
-        waiting = {job.attempts for job in await memory.jobs.list()}
-        assert {0} == waiting
+        assert {0} == {job.attempts for job in await memory.jobs.list()}
         now.forward(111)
         assert 2 == (await memory.jobs.serve(once=True)).done
 
@@ -229,9 +224,8 @@ async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn):
     ],
 )
 async def test_enough_turns_or_tokens_are_worked_on_at_once(dsn, now, strategy, texts):
-    async with open_memory(
-        dsn, embedder=embed, clock=now, worker=False, strategy=strategy
-    ) as memory:
+    options = {"embedder": embed, "clock": now, "strategy": strategy}
+    async with open_memory(dsn, worker=False, **options) as memory:
         for lap in range(2):
             for n, text in enumerate(texts):
                 [*before] = await memory.jobs.list()
@@ -255,9 +249,8 @@ async def test_the_end_of_a_session_is_worked_on_at_once(dsn):
         await memory.append_events(ANN, "t", [turn], later=True, session_end=True)  # known already
         assert 1 == (await memory.jobs.serve(once=True)).done
         assert not await memory.end_session(ANN, "t")
-        await memory.append_events(
-            ANN, "t", [told("e2", "I like tea.")], later=True, session_end=True
-        )
+        turn = told("e2", "I like tea.")
+        await memory.append_events(ANN, "t", [turn], later=True, session_end=True)
         assert 1 == (await memory.jobs.serve(once=True)).done
         assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
 
@@ -290,12 +283,8 @@ asyncio.run(main())
 @pytest.mark.tail
 async def test_every_so_many_extractions_ask_for_one_reflection(dsn):
     """Of all threads and processes together, each counted once."""
-    both = [
-        subprocess.Popen(
-            [*warm_python(), "-c", REFLECTING, dsn, name], stdout=subprocess.PIPE, text=True
-        )
-        for name in "ab"
-    ]
+    commands = [[*warm_python(), "-c", REFLECTING, dsn, name] for name in "ab"]
+    both = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for one in commands]
     told_by = [(await asyncio.to_thread(process.communicate))[0] for process in both]
     await until_done(dsn)
     assert 3 == "".join(told_by).count("reflected")
@@ -311,8 +300,7 @@ async def test_consolidating_by_hand_returns_the_job(dsn):
         with pytest.raises(NotFound, match="nowhere"):
             await worker.consolidate("nowhere")
         await later(memory, "I live in Lisbon.")
-        replay = await worker.consolidate("t", JobType.FAST_REPLAY)
-        assert JobStatus.COMPLETED is replay.status
+        assert JobStatus.COMPLETED is (await worker.consolidate("t", JobType.FAST_REPLAY)).status
         assert set() == await statements(memory)
         assert 1 == len(await memory.list_memories(ANN, kinds=["summary"]))
         deep = await worker.consolidate("t", JobType.DEEP_REFLECTION)
@@ -331,11 +319,8 @@ async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failu
     model = Refusing(RuntimeError("broken"))
     async with open_memory(dsn, embedder=model, worker=False) as memory:
         await later(memory, "I live in Lisbon.")
-        execute(
-            dsn,
-            "UPDATE hippocampus.consolidation_jobs SET status = 'running', worker_id = 'x',"
-            " lease_until = now() + interval '600 s'",
-        )
+        taken = "status = 'running', worker_id = 'x', lease_until = now() + interval '600 s'"
+        execute(dsn, f"UPDATE hippocampus.consolidation_jobs SET {taken}")
         asked = asyncio.create_task(MemoryConsolidationWorker(memory, ANN).consolidate("t"))
         await asyncio.sleep(0.3)
         assert not asked.done()
@@ -567,12 +552,6 @@ async def done(job: Job) -> dict[str, JsonValue]:
     return {"done": 1}
 
 
-def dead_jobs(as_admin: Execute) -> dict[str, str]:
-    """Return the reason of each dead job by its tenant."""
-    rows = as_admin("SELECT tenant_id, error FROM consolidation_jobs WHERE status = 'failed'")
-    return {_text(tenant): _text(error) for tenant, error in rows}
-
-
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
@@ -581,9 +560,8 @@ async def hand_over(memory: MemoryEngine, as_admin: Execute, *tenants: str) -> N
     """Enqueue a reflection for each tenant, and one for ANN, which is due last."""
     for tenant in tenants:
         await memory.jobs.request(BAD, None, JobType.REFLECTION)
-        as_admin(
-            f"UPDATE consolidation_jobs SET tenant_id = '{tenant}' WHERE tenant_id = '/a/ana/'"
-        )
+        update = f"UPDATE consolidation_jobs SET tenant_id = '{tenant}'"
+        as_admin(f"{update} WHERE tenant_id = '/a/ana/'")
     await memory.jobs.request(ANN, None, JobType.REFLECTION)
 
 
@@ -593,7 +571,8 @@ async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(idle, as_admin, c
     await hand_over(idle, as_admin, *TENANTS)
     tally = await idle.jobs.serve(once=True)
     assert (1, len(TENANTS)) == (tally.done, tally.failed)
-    dead = dead_jobs(as_admin)
+    rows = as_admin("SELECT tenant_id, error FROM consolidation_jobs WHERE status = 'failed'")
+    dead = {_text(tenant): _text(error) for tenant, error in rows}
     assert set(TENANTS) == set(dead)
     assert all("cannot be read" in error and tenant in error for tenant, error in dead.items())
     for tenant in TENANTS:
@@ -641,10 +620,8 @@ async def test_a_moment_that_python_does_not_know_hides_no_jobs(idle, as_admin, 
     idle.jobs.learn(done, JobType.REFLECTION)
     for moment in MOMENTS[on_engine]:
         await hand_over(idle, as_admin, "/a/ben/")
-        as_admin(
-            f"UPDATE consolidation_jobs SET run_after = '{moment}', created_at = '{moment}'"
-            " WHERE tenant_id = '/a/ben/'"
-        )
+        moved = f"run_after = '{moment}', created_at = '{moment}'"
+        as_admin(f"UPDATE consolidation_jobs SET {moved} WHERE tenant_id = '/a/ben/'")
         assert {"ann", "ben"} == {job.scope.user for job in await idle.jobs.list()}
         stats = await idle.jobs.stats()
         assert stats.oldest_due_s is not None and isfinite(stats.oldest_due_s)
@@ -661,9 +638,8 @@ async def test_conversations_end_beside_one_whose_user_cannot_be_read(dsn, caplo
     with psycopg.connect(dsn, options="-c search_path=hippocampus") as admin:
         admin.execute("ALTER TABLE conversations DROP CONSTRAINT tenant_labels")
         admin.execute("SET session_replication_role = replica")  # no foreign keys
-        admin.execute(
-            f"UPDATE conversations SET tenant_id = '{TENANTS[0]}' WHERE tenant_id = '/a/ana/'"
-        )
+        update = f"UPDATE conversations SET tenant_id = '{TENANTS[0]}'"
+        admin.execute(f"{update} WHERE tenant_id = '/a/ana/'")
     async with open_memory(dsn, worker=False) as memory:
         assert 1 == await memory.conversations.expiry.run()
     logged = [one.message for one in caplog.records if TENANTS[0] in one.message]
@@ -706,8 +682,7 @@ async def test_a_worker_outlives_code_that_returns_no_result(idle, result):
 async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(idle):
     await idle.jobs.ask(ANN, "t", {})
     storage = idle._storage
-    known = [Capability(JobType.CALLBACK, "reflector")]
-    job = await storage.jobs.claim_job("w", 300, known, None)
+    job = await storage.jobs.claim_job("w", 300, [Capability(JobType.CALLBACK, "reflector")], None)
     assert job
     assert Outcome.LOST is await JobRunner(storage, system_clock, {}).run(job, "w", 300)
     [job_now] = await idle.jobs.list()

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from commands import run, succeed
+from turns import said
 
 from langgraph_store import PgHippocampusStore, memory_tools
-from shared_core import Event, Scope, open_memory, run_sync
+from shared_core import Scope, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 from tests.integration.test_adk_tools import Caller
 
@@ -22,17 +23,14 @@ def told(dsn):
     """The DSN of a memory of three turns: of yesterday, of two and of forty days ago."""
     now = datetime.now(UTC)
 
-    async def fill() -> None:
-        async with open_memory(dsn, worker=False) as memory:
-            turns = [
-                Event(event_id=f"e{days}", author="ann", role="user", text=text,
-                      occurred_at=now - timedelta(days=days))
-                for days, text in TALK.items()
-            ]  # fmt: skip
-            await memory.append_events(Scope(*WHO), "t", turns)
-            await memory.consolidate(Scope(*WHO), "t")
-
-    run_sync(fill())
+    turns = [
+        said(f"e{days}", text, now - timedelta(days=days), author="ann")
+        for days, text in TALK.items()
+    ]
+    memory = open_memory(dsn, worker=False)
+    run_sync(memory.append_events(Scope(*WHO), "t", turns))
+    run_sync(memory.consolidate(Scope(*WHO), "t"))
+    run_sync(memory.close())
     return dsn
 
 
@@ -45,9 +43,8 @@ def test_the_timeline_shows_a_stretch_of_time(told):
     )
     counted = succeed("timeline", *WHO, "last 7 days", "--by", "day", "--limit", "1", *at)
     assert 2 == counted.count("█" * 40) and "Mia" not in counted
-    found = json.loads(
-        succeed("timeline", *WHO, "--query", "flowers", "--json", "--by", "year", *at)
-    )
+    asked = ("--query", "flowers", "--json", "--by", "year")
+    found = json.loads(succeed("timeline", *WHO, *asked, *at))
     assert 3 == len(found["memories"]) == sum(one["count"] for one in found["buckets"])
     assert "score" in found["memories"][0]
     assert "No memories are stored" in succeed("timeline", *WHO, "in 1999", *at)
@@ -81,9 +78,8 @@ def test_a_model_looks_up_a_time_in_langgraph(told):
         *_, recall_when = memory_tools(store, app=WHO[0], user_id=WHO[1], with_time=True)
         assert ("recall_when", {"when", "about"}) == (recall_when.name, set(recall_when.args))
         found = recall_when.invoke({"when": "last 3 days"})
-        assert {"I planted tulips.", "Mia came for dinner."} <= {
-            m["text"] for m in found["memories"]
-        }
+        texts = {one["text"] for one in found["memories"]}
+        assert {"I planted tulips.", "Mia came for dinner."} <= texts
         assert found["from"] < found["to"]
         best = recall_when.invoke({"when": "last 3 days", "about": "Who came for dinner?"})
         assert "Mia" in best["memories"][0]["text"]
@@ -117,21 +113,18 @@ async def test_a_model_looks_up_a_time_in_adk(told):
         assert "Mia came for dinner." in str(found["memories"])
         assert "car" not in str(found["memories"])
         assert "names no time" in str(await call(service, "recall_when when=whenever"))
-    assert "cannot recall_when" in str(
-        await call(InMemoryMemoryService(), "recall_when when=today")
-    )
+    told = await call(InMemoryMemoryService(), "recall_when when=today")
+    assert "cannot recall_when" in str(told)
     assert "no memory service" in str(await call(None, "recall_when when=today"))
 
 
 def test_the_timeline_is_told_in_the_zone_and_says_which(dsn):
     at = datetime(2026, 11, 17, 2, 30, tzinfo=UTC)
-    turn = Event(event_id="e", author="ann", role="user", text="Tulips.", occurred_at=at)
+    turn = said("e", "Tulips.", at, author="ann")
 
-    async def fill() -> None:
-        async with open_memory(dsn, worker=False) as memory:
-            await memory.append_events(Scope(*WHO), "t", [turn])
-
-    run_sync(fill())
+    memory = open_memory(dsn, worker=False)
+    run_sync(memory.append_events(Scope(*WHO), "t", [turn]))
+    run_sync(memory.close())
     for zone, clock, hour in (("Asia/Shanghai", "00:00", "10:30"), ("UTC", "00:00", "02:30")):
         shown = succeed("timeline", *WHO, "2026-11-17", "--zone", zone, "--by", "day", "--uri", dsn)
         head = f"2026-11-17 {clock} to 2026-11-18 {clock} ({zone})"

@@ -182,8 +182,7 @@ async def test_a_statement_goes_with_a_fact_that_is_history(ann, language, order
             await ann.tell(day, TURN, thread=f"t{thread}")
         before = ann.rows()
         last = await ann.consolidate(f"t{thread}")
-    home = f"User: home is {NEAR[language][1]}."
-    assert [home] == await ann.texts("semantic")
+    assert [f"User: home is {NEAR[language][1]}."] == await ann.texts("semantic")
     after = sizes(ann)
     await ann.undo_run(last.run_id)
     assert before == ann.rows()
@@ -212,13 +211,10 @@ async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(ann, ki
     """Day 8 needs day 0 to be understood; what is said of day 4 is read last."""
 
     def alone(event_id: str, home: str) -> Extraction:
-        one = SAID_AGAIN[kind]
+        one, of = SAID_AGAIN[kind], {"event_id": event_id, "other_event_ids": ()}
         return Extraction(
             facts=[fact(event_id, "home", home) for _ in one.facts],
-            triples=[
-                replace(triple, object=home, event_id=event_id, other_event_ids=())
-                for triple in one.triples
-            ],
+            triples=[replace(triple, object=home, **of) for triple in one.triples],
         )
 
     script = {"e0": alone("e0", "York"), "e8": SAID_AGAIN[kind], "e4": alone("e4", "Rome")}

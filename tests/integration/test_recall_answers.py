@@ -91,8 +91,7 @@ async def test_search_finds_by_meaning_alone(filled):
     found = await filled.search("What tea does Ann drink?", 2)
     by_vector = await filled.recall("What tea does Ann drink?", limit=2, ranking="vector")
     assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
-    scores = [hit.score for hit in by_vector]
-    assert pytest.approx(scores, abs=1e-4) == [hit.score for hit in found]
+    assert pytest.approx([hit.score for hit in by_vector], abs=1e-4) == [hit.score for hit in found]
     assert 5 == len(await filled.search("animals"))
     assert [] == await filled.search("animals", kinds=["summary"])
     assert [] == await filled.search("🦜") == await filled.search("tea", limit=0)
@@ -185,8 +184,7 @@ async def test_diversity_puts_likeness_last(filled):
     diverse = await filled.recall(question, limit=2, diversity=1.0)
     assert all("morning" in text for text in texts(plain))
     assert plain[0].memory == diverse[0].memory and "morning" not in diverse[1].memory.text
-    same = await filled.recall(question, limit=2, diversity=0.0)
-    assert texts(plain) == texts(same)
+    assert texts(plain) == texts(await filled.recall(question, limit=2, diversity=0.0))
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 from postgres_admin import name_of, rows
 from postgres_databases import PostgresDatabases
+from turns import said
 from typer.testing import CliRunner, Result
 
-from shared_core import (
-    EmbeddingMismatch,
-    Event,
-    ModelUnavailable,
-    NewMemory,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import EmbeddingMismatch, ModelUnavailable, NewMemory, Scope, open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.ingest.items import WriteItem
 from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_embedder
@@ -165,8 +158,7 @@ async def test_the_command_tells_what_it_did(filled, dsn_of_many):
     ran = await run("--embedder", "e5", "--json")
     assert 0 == ran.exit_code, ran.output
     assert (0, 0) == (json.loads(ran.stdout)["embedded"], json.loads(ran.stdout)["dropped"])
-    told = (await run("--embedder", "e5")).stdout
-    assert told.startswith("0 vectors made. The model in use is")
+    assert (await run("--embedder", "e5")).stdout.startswith("0 vectors made. The model in use is")
     assert 1 == (await run("--embedder", "none")).exit_code
 
 
@@ -222,25 +214,27 @@ async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn, model):
         assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
 
 
-@pytest.mark.both_engines
-async def test_imported_vectors_bring_their_model_into_a_new_database_only(dsn, other_dsn):
+@pytest.fixture
+async def lines_of_use(dsn):
+    """An export with vectors of the other bundled model."""
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANA, TEXT)
-        lines = [line async for line in memory.export(ANA, vectors=True)]
+        return [line async for line in memory.export(ANA, vectors=True)]
+
+
+@pytest.mark.both_engines
+async def test_imported_vectors_bring_their_model_into_a_new_database_only(lines_of_use, other_dsn):
     async with open_memory(other_dsn, worker=False) as memory:
-        assert 0 == (await memory.import_lines(lines)).embedded
+        assert 0 == (await memory.import_lines(lines_of_use)).embedded
         assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
     assert ("use-multilingual-v3", 512) == await model_of(other_dsn)
 
 
 @pytest.mark.both_engines
-async def test_imported_vectors_give_way_to_those_that_are_here(dsn, other_dsn):
-    async with open_memory(dsn, embedder="use", worker=False) as memory:
-        await memory.remember(ANA, TEXT)
-        lines = [line async for line in memory.export(ANA, vectors=True)]
+async def test_imported_vectors_give_way_to_those_that_are_here(lines_of_use, other_dsn):
     async with open_memory(other_dsn, worker=False) as memory:
         await memory.remember(ANA, "She feeds them at noon.")
-        assert 1 == (await memory.import_lines(lines)).embedded
+        assert 1 == (await memory.import_lines(lines_of_use)).embedded
     assert E5 == await model_of(other_dsn)
 
 
@@ -298,7 +292,7 @@ async def test_turns_without_vectors_are_no_change_of_model(dsn):
     async with open_memory(dsn, embedder="e5", worker=False) as memory:
         await memory.remember(ANA, TEXT)
         bob = Scope("app", "bob")
-        turn = Event(event_id="1", author="bob", role="user", text=TEXT, occurred_at=NOW)
+        turn = said("1", TEXT, NOW, author="bob")
         await memory.append_events(bob, "t", [turn], later=True, delay_s=3600)
         assert [] == await memory.search(bob, QUERY)
         assert [TEXT] == [hit.memory.text for hit in await memory.recall(bob, "two canaries")]

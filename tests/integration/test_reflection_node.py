@@ -74,12 +74,9 @@ def test_a_sync_graph_remembers_each_turn_once(store, dsn):
     assert 2 == len(state["messages"])
     graph.invoke({"messages": [HumanMessage("I like tea.")]}, CONFIG)
     assert run_sync(store.engine.flush(60))
-    assert [
-        ("t", "user", "I live in Lisbon."),
-        ("t", "agent", "Noted."),
-        ("t", "user", "I like tea."),
-        ("t", "agent", "Noted."),
-    ] == turns(dsn)
+    answered = ("t", "agent", "Noted.")
+    first, second = ("t", "user", "I live in Lisbon."), ("t", "user", "I like tea.")
+    assert [first, answered, second, answered] == turns(dsn)
     assert {"User lives in Lisbon.", "User likes tea."} == statements(store)
     [found] = store.search(memories_namespace("app", "ann"), query="Where is home?", limit=1)
     assert "Lisbon" in found.value["content"]
@@ -101,10 +98,9 @@ async def test_a_sync_graph_inside_a_running_loop(astore, dsn):
     class Context:
         user_id: str
 
-    builder = StateGraph(MessagesState, context_schema=Context)
-    builder.add_node("reflect", create_reflection_node(astore, app="app")).add_edge(
-        START, "reflect"
-    )
+    node = create_reflection_node(astore, app="app")
+    builder = StateGraph(MessagesState, context_schema=Context).add_node("reflect", node)
+    builder.add_edge(START, "reflect")
     config: Any = {"configurable": {"thread_id": "t"}}
     builder.compile().invoke({"messages": ["I like tea."]}, config, context=Context("ann"))
     assert [("t", "user", "I like tea.")] == turns(dsn)
@@ -195,24 +191,16 @@ def test_what_a_middleware_says_in_a_users_name_is_no_turn(store, dsn):
 
 def test_only_what_was_said_is_a_turn(store, dsn):
     call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1"}
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    thought = {"type": "thinking", "thinking": "A secret thought."}
     said: list[Any] = [
         SystemMessage("You are kind."),
-        HumanMessage(
-            [
-                {"type": "text", "text": "What is this?"},
-                {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
-            ]
-        ),
+        HumanMessage([{"type": "text", "text": "What is this?"}, image]),
         AIMessage([{"type": "reasoning", "reasoning": "A secret thought."}], tool_calls=[call]),
         ToolMessage("It rains.", tool_call_id="c1", name="weather"),
         ToolMessage("I like tea.", tool_call_id="c2", name="recall"),
         ToolMessage("Traceback", tool_call_id="c3", name="weather", status="error"),
-        AIMessage(
-            [
-                {"type": "thinking", "thinking": "A secret thought."},
-                {"type": "text", "text": "A tram."},
-            ]
-        ),
+        AIMessage([thought, {"type": "text", "text": "A tram."}]),
         AIMessage("<think>A secret thought.</think> It rains, too."),
         AIMessage(""),
         RemoveMessage(id="gone"),
@@ -242,8 +230,7 @@ def test_whose_memory_it_is(store):
         said: Annotated[list[AnyMessage], add]
 
     def remembered(user: str) -> int:
-        turns = store.engine.list_memories(Scope("app", user), kinds=["episodic"])
-        return len(run_sync(turns))
+        return len(run_sync(store.engine.list_memories(Scope("app", user), kinds=["episodic"])))
 
     def run(node: ReflectionNode, ids: dict[str, str], context: Any = None) -> None:
         builder = StateGraph(State, context_schema=dict)

@@ -135,8 +135,7 @@ async def gives_up(_: str, __: Sequence[str]) -> list[float]:
 )
 async def test_a_failing_reranker_leaves_the_order(filled, caplog, reranker, told):
     plain = await filled.recall("tea")
-    found = await filled.recall("tea", reranker=reranker)
-    assert_in_order_of(plain, found)
+    assert_in_order_of(plain, await filled.recall("tea", reranker=reranker))
     assert told in caplog.text and "recall goes on without" in caplog.text
 
 
@@ -191,8 +190,7 @@ async def test_no_connection_is_held_while_it_works(ann_with):
         assert 3 == len(await ann.list_memories())
         return overlap(query, texts)
 
-    found = await asyncio.wait_for(ann.recall("tea", reranker=asks_back), 60)
-    assert found.reranked
+    assert (await asyncio.wait_for(ann.recall("tea", reranker=asks_back), 60)).reranked
 
 
 async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann):
@@ -206,19 +204,16 @@ async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann):
     plain = await ann.recall("tea number 7", limit=5)
     found = await ann.recall("tea number 7", limit=5, reranker=counts)
     assert [hit.memory.key for hit in plain] == [hit.memory.key for hit in found]
-    assert RERANKED + 5 == len(
-        await ann.recall("tea number 7", limit=RERANKED + 5, reranker=counts)
-    )
+    more = await ann.recall("tea number 7", limit=RERANKED + 5, reranker=counts)
+    assert RERANKED + 5 == len(more)
     assert [] == await ann.recall("zygote", min_relevance=0.99, reranker=counts)
     assert [RERANKED, RERANKED + 5] == read
 
 
 async def test_it_reads_as_many_as_repeats_may_take(ann):
-    said = [f"tea number {number // 2}" for number in range(2 * RERANKED)]
-    await ann.remember(said)
-    found = await ann.recall(
-        "tea number", limit=RERANKED, distinct=True, reranker=lambda _, texts: [1.0] * len(texts)
-    )
+    await ann.remember([f"tea number {number // 2}" for number in range(2 * RERANKED)])
+    alike = {"distinct": True, "reranker": lambda _, texts: [1.0] * len(texts)}
+    found = await ann.recall("tea number", limit=RERANKED, **alike)
     assert found.reranked and RERANKED == len(found)
 
 

@@ -89,8 +89,8 @@ def talked_thrice(postgres):
         run_sync(memory.close())
 
 
-def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
+def memories(hits: Any) -> list[Any]:
+    return [hit.memory for hit in hits]
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,16 @@ async def test_recall_returns_the_same_with_an_index(talked_thrice, monkeypatch,
     found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
     near = [await memory.search(ANN, question) for question in QUESTIONS]
     assert [scope_path(ANN)] == indexes(memory).users
-    without_index(memory, monkeypatch)
+    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
     for question, answer, nearest in zip(QUESTIONS, found, near, strict=True):
         expected = await memory.recall(ANN, question, **options)
-        assert [hit.memory for hit in expected] == [hit.memory for hit in answer], question
+        assert memories(expected) == memories(answer), question
         assert [hit.matched for hit in expected] == [hit.matched for hit in answer]
         for one, other in zip(expected, answer, strict=True):
             assert one.parts == pytest.approx(other.parts, abs=1e-4)
         assert expected.graph_results == answer.graph_results
-        assert [hit.memory for hit in expected.vector_results] == [
-            hit.memory for hit in answer.vector_results
-        ]
-        assert [hit.memory for hit in await memory.search(ANN, question)] == [
-            hit.memory for hit in nearest
-        ]
+        assert memories(expected.vector_results) == memories(answer.vector_results)
+        assert memories(await memory.search(ANN, question)) == memories(nearest)
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,7 @@ def unread(memory_id: UUID | None = None) -> Memory:
 
 async def held(index: UserIndex) -> Any:
     """Return all that an index answers from, in a form that can be compared."""
-    asked = await request(ANN, " ".join(WORDS))
-    _, corpus, scored = index.scored(asked, START, memory_of=unread)
+    _, corpus, scored = index.scored(await request(ANN, " ".join(WORDS)), START, memory_of=unread)
     if corpus is None:
         return []
     holders = sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True))
@@ -137,8 +136,7 @@ async def read_both(
 ) -> tuple[PackedMemories | None, PackedMemories]:
     """Return what changed since a write, and everything, as of one moment."""
     sent = read_steps(TENANT, MODEL, START, since), read_steps(TENANT, MODEL, START, None)
-    database = indexes(memory)._database
-    answers = await database.run(TENANT, *sent[0], *sent[1], one_moment=True)
+    answers = await indexes(memory)._database.run(TENANT, *sent[0], *sent[1], one_moment=True)
     whole = packed(answers[len(sent[0]) :], None)
     assert whole is not None
     return packed(answers[: len(sent[0])], since), whole
@@ -261,8 +259,7 @@ def test_two_loops_in_two_threads_ask_while_another_process_writes(dsn):
         counts = [one.result() for one in asked]
     writer.join()
     assert 0 == writer.exitcode and all(same >= COMPARED for _, same in counts), counts
-    found = run_sync(by_index(memory, ANN, QUESTION))
-    assert ADDED + 1 == len(found[0])
+    assert ADDED + 1 == len(run_sync(by_index(memory, ANN, QUESTION))[0])
     run_sync(memory.close())
 
 
@@ -361,8 +358,7 @@ class Writer:
         return self.random.choice(["t1", "t2", "聊天"])
 
     async def consolidate(self) -> None:
-        report = await self.memory.consolidate(ANAN, self.thread())
-        self.runs.append(report.run_id)
+        self.runs.append((await self.memory.consolidate(ANAN, self.thread())).run_id)
 
     async def undo(self) -> None:
         if runs := [one for one in self.runs if one is not None]:

@@ -89,18 +89,14 @@ def test_a_negative_decay_is_refused(shared_dsn, negative):
 
 async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(threshold=0))
-    assert (
-        0
-        == (await memory.retention.forget_faded()).total
-        == asked(dsn, "cleanup_low_value_memories()")
-    )
-    assert 0 == asked(dsn, "cleanup_low_value_memories(0, 0)")
+    assert 0 == (await memory.retention.forget_faded()).total
+    for given in ("", "0, 0"):
+        assert 0 == asked(dsn, f"cleanup_low_value_memories({given})")
     await memory.cleanup(ANN, RetentionPolicy(threshold=0, min_age_days=0))
     assert {"old", "new"} == await keys(memory)
     await memory.retention.set_policy(RetentionPolicy(threshold=1))
-    assert ["old"] == [
-        one.kept.key for one in (await memory.retention.forget_faded(dry_run=True)).listed
-    ]
+    told = await memory.retention.forget_faded(dry_run=True)
+    assert ["old"] == [one.kept.key for one in told.listed]
     assert 1 == asked(dsn, "cleanup_low_value_memories(1)")
     assert {"new"} == await keys(memory)
     for wrong in (1.5, -0.5):
@@ -121,8 +117,7 @@ async def read(memory: MemoryEngine, times: int, at: datetime) -> None:
 async def test_a_read_in_the_future_counts_as_one_just_now(memory, dsn, reads):
     await read(memory, reads, NOW + AGE)
     assert 1 == await score(memory)
-    stats = await memory.retention.stats(ANN)
-    assert [0] * 7 + [1, 0, 1] == [*stats.total.buckets]
+    assert [0] * 7 + [1, 0, 1] == [*(await memory.retention.stats(ANN)).total.buckets]
     told = "calculate_retention_score(%(n)s, now() + interval '10 years', 0.1, now(), 0.9)"
     assert 1 == asked(dsn, told, n=reads)
     assert 0 == (await memory.retention.forget_faded()).total
@@ -135,8 +130,7 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(memory, dsn):
     curve = await memory.retention.curve(ANN, "old")
     assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
     told = "calculate_retention_score(1000000000, %(at)s, 0.1, %(now)s, 0.7)"
-    at_once = asked(dsn, told, at=NOW - AGE, now=NOW)
-    assert abs(curve.score - at_once) <= 1e-9
+    assert abs(curve.score - asked(dsn, told, at=NOW - AGE, now=NOW)) <= 1e-9
     assert 1 == (await memory.retention.forget_faded()).total
 
 
@@ -162,8 +156,7 @@ async def test_a_budget_below_the_system_prompt_says_by_how_much(
     written = tmp_path / "system.txt"
     written.write_text(prompt)
     command = ("context", "app", "ann", "t", "--system", str(written), "--max-tokens", "64")
-    refused = await asyncio.to_thread(error_of, shared_dsn, *command)
-    assert "system prompt (101 tokens)" in refused
+    assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, shared_dsn, *command)
 
 
 async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
@@ -177,9 +170,8 @@ async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
     assert window.total_tokens <= 400
     shown = {item.text for item in window.items}
     assert {"I like bees.", "I like tea."} <= shown and huge.strip() not in shown
-    assert {"over budget"} == {
-        one.reason for one in window.dropped if one.item.text[:6] == "A tale"
-    }
+    reasons = {one.reason for one in window.dropped if one.item.text[:6] == "A tale"}
+    assert {"over budget"} == reasons
     call = "get_context_window(%(user)s, %(app)s, 'bees', p_max_tokens => 400)"
     found = asked(shared_dsn, f"array_agg(content) FROM {call}", user=scope.user, app=scope.app)
     assert {"I like bees.", "I like tea."} <= {*found} and huge not in found

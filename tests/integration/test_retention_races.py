@@ -126,8 +126,7 @@ async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(world
         return weak
 
     monkeypatch.setattr(pages, "weak_below", pinned)
-    report = await world.memory.cleanup(ANN)
-    assert ["I ski."] == [one.text for one in report.forgotten]
+    assert ["I ski."] == [one.text for one in (await world.memory.cleanup(ANN)).forgotten]
     assert {"I sail."} == await world.listed()
 
 
@@ -292,18 +291,15 @@ async def test_policies_set_at_the_same_time_are_set_one_after_another(world):
     names = ("sensitive", "knowledge", "default", "low-interaction")
     await asyncio.gather(*(world.retention.set_policy(name, app="app") for name in names * 3))
     found = (await world.retention.policy(ANN))["episodic"]
-    assert {found} == {
-        (await world.retention.policy(app="app"))[kind]
-        for kind in ("episodic", "summary", "reflection")
-    }
+    of_app = await world.retention.policy(app="app")
+    assert {found} == {of_app[kind] for kind in ("episodic", "summary", "reflection")}
 
 
 async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world):
     await world.retention.set_policy(ALL)
     for thread in ("a", "b"):
-        await world.say(
-            *(f"I sail {number} boats, {thread}." for number in range(60)), thread=thread
-        )
+        texts = [f"I sail {number} boats, {thread}." for number in range(60)]
+        await world.say(*texts, thread=thread)
     for _ in range(3):
         world.go(30)
         ids = [str(row[0]) for row in world.ask("SELECT memory_id FROM memories")]
@@ -329,8 +325,7 @@ async def test_a_run_goes_on_where_somebody_works_on_the_first_it_meets(world):
     world.go(60)
     with world.other() as other:
         other.execute("SELECT FROM memories WHERE text = 'I sail.' FOR UPDATE")
-        report = await cleanups.forget_faded(
-            world.memory._storage, lambda: world.now, None, None, batch=1
-        )
+        storage = world.memory._storage
+        report = await cleanups.forget_faded(storage, lambda: world.now, None, None, batch=1)
     assert 1 == report.total
     assert ({"I sail."}, set()) == (await world.listed(), await world.listed(BOB))

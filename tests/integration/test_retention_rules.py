@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from turns import START, said
@@ -37,6 +37,10 @@ ARCHIVED_EARLY = RetentionPolicy(
 )
 
 
+def fades_at(last_used_at: datetime, **more: Any) -> datetime | None:
+    return forget_at(initial=0.7, last_used_at=last_used_at, **more)
+
+
 async def test_a_turn_knows_when_it_fades(world):
     await world.say("I sail.")
     await world.say("I ski.", importance=10)
@@ -58,9 +62,7 @@ async def test_reading_puts_it_off_with_the_same_batch(world):
         await world.memory.flush()
         found = await world.kept("I sail.")
         assert found.forget_at and before.forget_at and found.forget_at > before.forget_at
-        assert found.forget_at == forget_at(
-            initial=0.7, last_used_at=world.now, created_at=START, accesses=reads
-        )
+        assert found.forget_at == fades_at(world.now, created_at=START, accesses=reads)
 
 
 async def test_what_is_outright_does_not_fade_and_a_summary_written_again_begins_anew(world):
@@ -72,7 +74,7 @@ async def test_what_is_outright_does_not_fade_and_a_summary_written_again_begins
     await world.memory.remember(ANN, NewMemory(text="Of Ann.", kind="summary", key="k"))
     again = await world.kept("Of Ann.")
     assert (first.memory_id, START) == (again.memory_id, again.created_at)
-    assert again.forget_at == forget_at(initial=0.7, last_used_at=world.now, created_at=START)
+    assert again.forget_at == fades_at(world.now, created_at=START)
 
 
 async def test_a_strength_of_ones_own_is_stored(dsn):
@@ -97,9 +99,8 @@ async def test_arousal_and_importance_that_a_run_finds_out_count(world):
     [turn] = await world.memory.list_memories(ANN, kinds=["episodic"])
     found = await kept(world.memory, turn.memory_id)
     assert found.arousal > 0
-    assert found.forget_at == forget_at(
-        initial=found.strength, last_used_at=START, arousal=found.arousal
-    )
+    found_out = {"initial": found.strength, "arousal": found.arousal}
+    assert found.forget_at == forget_at(last_used_at=START, **found_out)
 
 
 async def test_counters_and_clocks_that_are_off_do_no_harm(world):
@@ -111,9 +112,7 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(world):
         await world.memory._storage.accesses.add_accesses([read])
     found = await world.kept("I sail.")
     assert (2**31 - 1, future) == (found.access_count, found.used_at)
-    assert found.forget_at == forget_at(
-        initial=0.7, last_used_at=future, created_at=START, accesses=2**31 - 1
-    )
+    assert found.forget_at == fades_at(future, created_at=START, accesses=2**31 - 1)
 
 
 async def test_what_holds_where_no_policy_is_stored_is_the_default_one(world):
@@ -135,9 +134,8 @@ async def test_a_user_writes_and_reads_by_the_nearest_policy(world, place):
     policy = POLICIES["default"] if place.startswith("another") else slow
     await world.say("I sail.")
     for reads in (0, 1):
-        assert (await world.kept("I sail.")).forget_at == forget_at(
-            initial=0.7, last_used_at=START, accesses=reads, policy=policy
-        )
+        found = await world.kept("I sail.")
+        assert found.forget_at == fades_at(START, accesses=reads, policy=policy)
         await world.memory.recall(ANN, "sail")
         await world.memory.flush()
 
@@ -185,8 +183,7 @@ async def test_a_fact_that_holds_again_fades_again(world):
 
 async def test_a_fact_that_is_restored_fades_again(world):
     await world.retention.set_policy({"semantic": FACTS})
-    fact = await world.memory.state_fact(ANN, "employer", "Acme")
-    await world.memory.retract(ANN, fact)
+    await world.memory.retract(ANN, await world.memory.state_fact(ANN, "employer", "Acme"))
     assert [{}] == await world.fade(2)
     [ended] = await world.memory.facts(ANN, history=True)
     await world.memory.restore(ANN, ended)
@@ -258,8 +255,7 @@ async def test_a_policy_of_some_kinds_leaves_the_others_to_the_nearest_above(wor
 
 
 async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world):
-    soon = world.now + timedelta(hours=1)
-    await world.say("I sail.", expires_at=soon)
+    await world.say("I sail.", expires_at=world.now + timedelta(hours=1))
     world.go(100)
     assert () == tuple((await world.memory.cleanup(ANN, dry_run=True)).forgotten)
     assert [(1, 1)] == world.ask("SELECT count(*), (SELECT count(*) FROM events) FROM memories")

@@ -6,8 +6,8 @@ What is demoted is out of recall and listings, and comes back when it is written
 import asyncio
 from uuid import uuid4
 
-import psycopg
 import pytest
+from person import Person
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import (
@@ -20,7 +20,6 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.core.namespaces import scope_path
 from shared_core.core.retention_policy import POLICIES
 from tests.integration.retention_world import ALL, ANN, BOB, opened_world, world, world_of_module
 
@@ -48,9 +47,8 @@ async def test_a_memory_goes_through_its_stages_and_nothing_early(world):
 
 
 async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world):
-    policy = RetentionPolicy(
-        archive_threshold=1, archive_after_days=0, erase_threshold=1, erase_after_days=0
-    )
+    at_once = {"archive_after_days": 0, "erase_after_days": 0}
+    policy = RetentionPolicy(archive_threshold=1, erase_threshold=1, **at_once)
     await world.retention.set_policy(policy)
     await world.say(*(f"I sail {number} boats." for number in range(5)))
     world.go(100)
@@ -69,7 +67,8 @@ async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world):
 async def test_what_is_restored_is_as_it_was_and_begins_anew(world):
     await world.retention.set_policy(ALL)
     await world.say("I sail on Sundays.", "我每天早上喝绿茶。")
-    before = world.ask("SELECT text, value, terms, term_count FROM memories ORDER BY memory_id")
+    columns = "SELECT text, value, terms, term_count FROM memories ORDER BY memory_id"
+    before = world.ask(columns)
     for days, stage in ((20, "demoted"), (6, "archived")):
         world.go(days)
         await world.run()
@@ -77,15 +76,11 @@ async def test_what_is_restored_is_as_it_was_and_begins_anew(world):
         assert {stage} == {one.stage for one in kept}
         assert 2 == await world.retention.revive(ANN, [one.key for one in kept])
         assert 0 == await world.retention.revive(ANN, [one.key for one in kept])
-        assert before == world.ask(
-            "SELECT text, value, terms, term_count FROM memories ORDER BY memory_id"
-        )
-        assert [(2, 0)] == world.ask(
-            "SELECT count(*), (SELECT count(*) FROM memory_archive) FROM embeddings"
-        )
-        assert "I sail on Sundays." in [
-            hit.memory.text for hit in await world.memory.search(ANN, "sailing")
-        ]
+        assert before == world.ask(columns)
+        assert [(2,)] == world.ask("SELECT count(*) FROM embeddings")
+        assert [(0,)] == world.ask("SELECT count(*) FROM memory_archive")
+        found = await world.memory.search(ANN, "sailing")
+        assert "I sail on Sundays." in [hit.memory.text for hit in found]
         assert [{}] == await world.fade(19.4)
         if stage == "demoted":
             await world.fade(20)
@@ -121,8 +116,7 @@ async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world
         await world.say("I sail.", scope=scope)
         await world.memory.remember(scope, NewMemory(text="About sails.", kind="summary"))
     await world.retention.set_policy("knowledge", app="app")
-    changed = await world.retention.set_policy("sensitive", BOB, never=["summary"])
-    assert 2 == changed
+    assert 2 == await world.retention.set_policy("sensitive", BOB, never=["summary"])
     assert [{"demoted": 3}] == await world.fade(20)
     assert {"I sail.", "About sails."} == await world.listed(ANN)
     assert {"About sails."} == await world.listed(BOB)
@@ -131,8 +125,7 @@ async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world
     assert (await world.retention.policy(BOB))["summary"] is None
     assert POLICIES["default"] == (await world.retention.policy())["episodic"]
     await world.retention.set_policy(None, BOB)
-    rules = await world.retention.policy(BOB)
-    assert POLICIES["knowledge"] == rules["summary"]
+    assert POLICIES["knowledge"] == (await world.retention.policy(BOB))["summary"]
 
 
 async def test_a_new_policy_holds_for_what_is_there(world):
@@ -196,10 +189,8 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
     assert [0] * 9 + [1] == list(facts.buckets)
     assert (world.now, [30, 5]) == (of_ann.as_of, list(of_ann.ahead))
     assert 1 == of_ann.ahead[30]["demoted"] and 0 == of_ann.ahead[5]["demoted"]
-    assert [3, 4, 5] == [
-        (await world.retention.stats(scope, app=app)).total.count
-        for scope, app in ((ANN, None), (None, "app"), (None, None))
-    ]
+    for scope, app, count in ((ANN, None, 3), (None, "app", 4), (None, None, 5)):
+        assert count == (await world.retention.stats(scope, app=app)).total.count
     assert 3 == of_ann.to_dict()["count"]
     nobody = await world.retention.stats(Scope("app", "nobody"))
     assert (0, None) == (nobody.total.count, nobody.total.average_score)
@@ -207,9 +198,8 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
 
 @pytest.mark.parametrize("with_history", [True, False])
 async def test_facts_fade_if_they_are_told_to_and_take_their_history(world, with_history):
-    policy = RetentionPolicy(
-        archive_threshold=None, erase_threshold=1, erase_after_days=1, with_history=with_history
-    )
+    erased = {"archive_threshold": None, "erase_threshold": 1, "erase_after_days": 1}
+    policy = RetentionPolicy(with_history=with_history, **erased)
     await world.retention.set_policy({"semantic": policy, "episodic": None, "summary": None})
     await world.read("I live in Leeds.")
     world.go(1)
@@ -230,17 +220,15 @@ async def test_runs_of_one_user_leave_the_others(world):
     world.go(20)
     assert {"demoted": 1} == await world.run(ANN)
     assert (set(), {"I sail."}) == (await world.listed(ANN), await world.listed(BOB))
-    report = await world.retention.forget_faded(app="app")
-    assert 1 == report.of("demoted")
+    assert 1 == (await world.retention.forget_faded(app="app")).of("demoted")
 
 
 async def test_many_runs_at_once_move_each_memory_once(world):
     await world.say(*(f"I sail {number} boats." for number in range(60)))
     world.go(20)
     async with open_memory(world.dsn, clock=lambda: world.now, worker=False) as other:
-        reports = await asyncio.gather(
-            *(memory.retention.forget_faded() for memory in (world.memory, other) * 3)
-        )
+        runs = [memory.retention.forget_faded() for memory in (world.memory, other) * 3]
+        reports = await asyncio.gather(*runs)
     await world.run()
     assert [(60, 1, 1)] == world.ask("SELECT count(*), min(stage), max(stage) FROM memory_access")
     assert sum(report.total for report in reports) <= 60
@@ -310,38 +298,33 @@ async def test_a_cleanup_takes_the_name_of_a_policy(shared_memory, scope):
             await memory.cleanup(scope, wrong)  # type: ignore[arg-type]
 
 
-def demote(dsn: str, scope: Scope, text: str) -> None:
-    query = "UPDATE hippocampus.memories SET demoted_at = now() WHERE tenant_id = %s AND text = %s"
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute(query, [scope_path(scope), text])
+def demote(ann: Person, text: str) -> None:
+    update = "UPDATE hippocampus.memories SET demoted_at = now()"
+    ann.sql(f"{update} WHERE tenant_id = %(tenant)s AND text = %(text)s", text=text)
 
 
-async def test_no_way_of_finding_finds_what_is_demoted(shared_dsn, shared_memory, scope):
-    memory = shared_memory
-    await memory.remember(scope, ["green tea", "black tea"])
-    demote(shared_dsn, scope, "green tea")
-    assert ["black tea"] == [hit.memory.text for hit in await memory.recall(scope, "green tea")]
-    assert ["black tea"] == [hit.memory.text for hit in await memory.search(scope, "green tea")]
-    [black] = await memory.list_memories(scope)
-    then = await memory.list_memories(scope, as_of=AsOf(known=black.created_at))
+async def test_no_way_of_finding_finds_what_is_demoted(ann):
+    await ann.remember(["green tea", "black tea"])
+    demote(ann, "green tea")
+    assert ["black tea"] == [hit.memory.text for hit in await ann.recall("green tea")]
+    assert ["black tea"] == [hit.memory.text for hit in await ann.search("green tea")]
+    [black] = await ann.list_memories()
+    then = await ann.list_memories(as_of=AsOf(known=black.created_at))
     assert ["black tea"] == [black.text] == [one.text for one in then]
 
 
-async def test_what_is_written_again_is_found_again(shared_dsn, shared_memory, scope):
-    await shared_memory.remember(scope, NewMemory(text="green tea", key="k"))
-    demote(shared_dsn, scope, "green tea")
-    await shared_memory.remember(scope, NewMemory(text="green tea, daily", key="k"))
-    hits = await shared_memory.recall(scope, "tea")
-    assert ["green tea, daily"] == [hit.memory.text for hit in hits]
+async def test_what_is_written_again_is_found_again(ann):
+    await ann.remember(NewMemory(text="green tea", key="k"))
+    demote(ann, "green tea")
+    await ann.remember(NewMemory(text="green tea, daily", key="k"))
+    assert ["green tea, daily"] == [hit.memory.text for hit in await ann.recall("tea")]
 
 
-def test_a_store_lists_and_searches_without_it_and_gets_it_by_name(
-    shared_dsn, shared_memory, scope
-):
-    place = memories_namespace(scope.app, scope.user)
-    store = PgHippocampusStore(engine=shared_memory)
+def test_a_store_lists_and_searches_without_it_and_gets_it_by_name(ann):
+    place = memories_namespace(ann.scope.app, ann.scope.user)
+    store = PgHippocampusStore(engine=ann.memory)
     store.put(place, "k", {"text": "green tea"})
-    demote(shared_dsn, scope, "green tea")
+    demote(ann, "green tea")
     assert [] == store.search(place) == store.search(place, query="tea")
     found = store.get(place, "k")
     assert found is not None

@@ -135,11 +135,9 @@ async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
     execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
     if create:
         execute(dsn, f"GRANT CREATE ON DATABASE {name_of(dsn)} TO {guest}")
-    more = Migration(2, "more", "ALTER TABLE threads ADD COLUMN note text")
-    newer = (*migrations(), more)
-    monkeypatch.setattr(
-        "shared_core.storage.postgres.connection.migrations.migrations", lambda: newer
-    )
+    newer = (*migrations(), Migration(2, "more", "ALTER TABLE threads ADD COLUMN note text"))
+    module = "shared_core.storage.postgres.connection.migrations"
+    monkeypatch.setattr(f"{module}.migrations", lambda: newer)
     with pytest.raises(PermissionDenied, match=r"run 'hippocampus migrate .*owner of the schema"):
         await open_memory(as_guest, worker=False).open()
 

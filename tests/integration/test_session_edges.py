@@ -143,8 +143,7 @@ async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn, how):
         assert again["metadata"]["taken_in"] is False
         assert [] == rows(dsn)
         body = {"input": "I love coffee", "user_id": ANN, "event_id": "m1"}
-        told = (await client.post("/process", json=body)).json()
-        assert told["metadata"]["taken_in"] is False
+        assert (await client.post("/process", json=body)).json()["metadata"]["taken_in"] is False
         anew = await memory.process_memory("I love coffee", ANN, event_id="m2")
         assert "taken_in" not in anew["metadata"]
         [said] = await memory.conversations.events(SCOPE, 5)
@@ -213,11 +212,9 @@ async def test_a_sentence_that_is_cut_tells_nothing(dsn):
 async def test_users_with_a_slash_in_their_id_are_found(dsn):
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         await memory.process_memory("I live in Rome", "a/b")
-        status = (await client.get("/session-status/a%2Fb")).json()
-        assert status["has_active_session"]
+        assert (await client.get("/session-status/a%2Fb")).json()["has_active_session"]
         await memory.graph.add(Scope("default", "a/b"), "user", "lives in", "Rome")
-        graph = (await client.get("/graph/a%2Fb")).json()
-        assert "Rome" in str(graph)
+        assert "Rome" in str((await client.get("/graph/a%2Fb")).json())
 
 
 # --- exported, and imported where the user was erased or goes on talking

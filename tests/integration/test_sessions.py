@@ -69,9 +69,8 @@ async def test_the_status_and_the_end_are_told_as_documented(clocked, clock, dsn
     none = {"status": "success", "message": "No active session", "session_info": None}
     assert await clocked.end_session(ANN) == none
     assert await clocked.end_session(user_id="nobody") == none
-    assert await clocked.get_session_status(ANN) == {
-        "status": "success", "has_active_session": False, "session_info": None
-    }  # fmt: skip
+    over = {"status": "success", "has_active_session": False, "session_info": None}
+    assert await clocked.get_session_status(ANN) == over
     assert [("ending", 2)] == rows(dsn)
 
 
@@ -125,10 +124,8 @@ async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn):
         watch.advance(minutes=29)
         await memory.process_memory("I like tea", "c", app="one")
         watch.advance(minutes=2)
-        took = await asyncio.gather(
-            memory.conversations.expiry.run(), other.conversations.expiry.run()
-        )
-        assert 2 == sum(took)
+        looks = [one.conversations.expiry.run() for one in (memory, other)]
+        assert 2 == sum(await asyncio.gather(*looks))
         assert ["active", "ending", "ending"] == sorted(row[0] for row in rows(dsn))
 
 
@@ -216,10 +213,8 @@ SPEAKER = (
 
 @pytest.mark.tail
 async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn):
-    started = [
-        subprocess.Popen([*warm_python(), "-c", SPEAKER, dsn, name], stderr=subprocess.PIPE)
-        for name in ("a", "b")
-    ]
+    command = [*warm_python(), "-c", SPEAKER, dsn]
+    started = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in ("a", "b")]
     for process in started:
         _, log = await asyncio.to_thread(process.communicate)
         assert 0 == process.returncode, log
@@ -227,9 +222,8 @@ async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn):
     with psycopg.connect(dsn) as superuser:
         said = superuser.execute("SELECT seq, text FROM hippocampus.events").fetchall()
     assert set(range(1, 33)) == {seq for seq, _ in said}
-    assert {f"I like thing {name} {place}" for name in "ab" for place in range(16)} == {
-        text for _, text in said
-    }
+    told = {f"I like thing {name} {place}" for name in "ab" for place in range(16)}
+    assert told == {text for _, text in said}
 
 
 async def test_inputs_at_once_never_overfill_a_session(dsn):
@@ -249,9 +243,8 @@ async def test_ends_at_once_end_once(clocked, dsn):
 
 async def test_an_event_that_comes_again_is_stored_once(clocked):
     sessions = SessionManager(clocked)
-    event = said("e1", "I like tea", MORNING)
-    await sessions.add_event(ANN, event)
-    await sessions.add_event(ANN, event)
+    for _ in range(2):
+        await sessions.add_event(ANN, said("e1", "I like tea", MORNING))
     assert ["I like tea"] == [one.text for one in await sessions.get_session_events(ANN)]
     assert [] == list(await sessions.get_session_events("nobody"))
 

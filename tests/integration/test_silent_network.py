@@ -74,8 +74,7 @@ async def proxy(postgres_dsn):
     """A proxy before a database, and the DSN of the database through it."""
     given = conninfo_to_dict(postgres_dsn)
     between = Proxy(f"{given['host']}/.s.PGSQL.{given['port']}")
-    port = await between.listen()
-    yield between, make_conninfo(postgres_dsn, host="127.0.0.1", port=port)
+    yield between, make_conninfo(postgres_dsn, host="127.0.0.1", port=await between.listen())
     await between.close()
 
 

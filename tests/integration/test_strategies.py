@@ -203,14 +203,10 @@ class Model:
     name, window_tokens, reread_turns = "model", 10_000, 0
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        told = ["The user keeps bees.", "Paris is the capital of France."]
+        told = {"The user keeps bees.": "private", "Paris is the capital of France.": "public"}
         ids = (events[0].event_id,)
-        return Extraction(
-            statements=[
-                StatementDraft(text=text, event_ids=ids, privacy=privacy)
-                for text, privacy in zip(told, ("private", "public"), strict=True)
-            ]
-        )
+        drafts = [StatementDraft(text=text, event_ids=ids, privacy=of) for text, of in told.items()]
+        return Extraction(statements=drafts)
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int

@@ -105,8 +105,7 @@ async def test_each_verb_is_a_span_and_is_counted(memory, spans, language):
     assert 1 <= grown.of("hippocampus.memories.erased", of("erase"))
     assert 5 <= grown.of("hippocampus.embed.texts", {"gen_ai.request.model": E5Embedder.model})
     assert 0 < grown.of("hippocampus.cache.lookups", {"hippocampus.cache.name": "redaction"})
-    system = "postgresql"
-    assert 0 < grown.of("db.client.connection.wait_time", {"db.system.name": system})
+    assert 0 < grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
     assert {
         (None, "hippocampus.append"),
         ("hippocampus.append", "hippocampus.embed"),
@@ -152,11 +151,8 @@ async def test_no_attribute_holds_a_word_or_a_name(memory, spans):
         "Lisbon", "nurse", "上海", "护士", "secret_app", "ana_at_home", "thread-one", "turn-number",
     )  # fmt: skip
     assert [] == [one for one in told for word in private if word in one]
-    [failed] = [
-        span
-        for span in spans.get_finished_spans()
-        if span.attributes and span.attributes.get("error.type") == "InvalidInput"
-    ]
+    ended = [span for span in spans.get_finished_spans() if span.attributes]
+    [failed] = [one for one in ended if one.attributes.get("error.type") == "InvalidInput"]
     assert ("hippocampus.append", ()) == (failed.name, failed.events)
     assert (StatusCode.ERROR, None) == (failed.status.status_code, failed.status.description)
 
@@ -228,9 +224,8 @@ async def test_jobs_are_spans_with_an_outcome(dsn, spans):
 async def test_searches_that_a_framework_goes_on_without_are_counted(memory):
     grown, name = Growth(), "hippocampus.searches.failed"
     away = StorageUnavailable("away")
-    middleware = HippocampusMiddleware(
-        PgHippocampusStore(engine=memory), app="app", user_id="ann", thread_id="one"
-    )
+    store, who = PgHippocampusStore(engine=memory), {"user_id": "ann", "thread_id": "one"}
+    middleware = HippocampusMiddleware(store, app="app", **who)
     agent = create_agent(ScriptedChatModel(), middleware=[middleware])
     await search_without_database(memory)
     assert 1 == grown.of(name, {"hippocampus.framework": "adk"})
@@ -254,11 +249,8 @@ async def test_a_request_is_a_span_of_the_callers_trace(memory, spans):
         await client.post("/recall", json=question, headers=headers)
         await client.post("/recall", content=b"{", headers={"Content-Type": "text/plain"})
     ended = spans.get_finished_spans()
-    requests = {
-        span.attributes["http.response.status_code"]: span
-        for span in ended
-        if span.kind is SpanKind.SERVER
-    }
+    served = [span for span in ended if span.kind is SpanKind.SERVER]
+    requests = {span.attributes["http.response.status_code"]: span for span in served}
     assert {200, 415} == set(requests)
     assert "POST /recall" == requests[200].name
     [recall] = [span for span in ended if span.name == "hippocampus.recall"]
@@ -357,9 +349,8 @@ def test_a_running_server_is_scraped(dsn, tmp_path):
     assert 4 == labelled(found, "hippocampus_recall_candidates_sum")
     assert 0 == labelled(found, "hippocampus_queue_depth", hippocampus_job_state="dead")
     assert 0 == labelled(found, "hippocampus_queue_age_seconds")
-    assert 1 == labelled(
-        found, "http_server_request_duration_seconds_count", http_route="/graph/{user_id}"
-    )
+    requests = "http_server_request_duration_seconds_count"
+    assert 1 == labelled(found, requests, http_route="/graph/{user_id}")
     assert 0 < labelled(found, "process_resident_memory_bytes")
     private = ("ana_at_home", "default", "Lisbon", "上海", "住")
     assert [] == [word for word in private if word in answer.text]
@@ -434,15 +425,10 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
         await client.post("/recall", json={"user_id": "ana", "query": "tea"})
         given = samples((await client.get("/metrics")).text)
     page = json.loads((DOCS / "grafana.json").read_text("utf-8"))
-    read = {
-        name
-        for panel in page["panels"]
-        for target in panel.get("targets", ())
-        for name in names_in(target["expr"])
-    }
-    alerts = (
-        (DOCS / "how-to" / "monitor.md").read_text("utf-8").split("```promql\n")[1].split("```")[0]
-    )
+    targets = [one for panel in page["panels"] for one in panel.get("targets", ())]
+    read = {name for target in targets for name in names_in(target["expr"])}
+    how_to = (DOCS / "how-to" / "monitor.md").read_text("utf-8")
+    alerts = how_to.split("```promql\n")[1].split("```")[0]
     assert 4 == len(names_in(alerts))
     assert set() == (read | names_in(alerts)) - given.keys()
     labels = {label for at in given.values() for points_at in at for label, _ in points_at}

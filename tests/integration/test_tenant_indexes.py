@@ -57,9 +57,8 @@ def test_scores_and_order_are_those_of_the_exact_search(dsn, asked):
         found = store.search(BIG, query="note 7", limit=12)
         right = exact.search(BIG, query="note 7", limit=12)
         assert asked.by_index == [True]
-        assert [(item.key, item.score) for item in right] == [
-            (item.key, item.score) for item in found
-        ]
+        expected = [(item.key, item.score) for item in right]
+        assert expected == [(item.key, item.score) for item in found]
         assert {"7", *(f"twin {n}" for n in range(5))} == {item.key for item in found[:6]}
 
 
@@ -128,10 +127,8 @@ def test_the_expired_and_the_dead_are_never_shown(built, asked):
 def test_a_memory_with_several_vectors_comes_once_by_its_nearest(dsn, asked):
     fields = ("title", "body")
     with both(dsn, fields=fields) as (store, exact):
-        puts = [
-            PutOp(BIG, f"{n}", {"title": f"title {n}", "body": f"body {n % 400}"})
-            for n in range(800)
-        ]
+        values = [{"title": f"title {n}", "body": f"body {n % 400}"} for n in range(800)]
+        puts = [PutOp(BIG, f"{n}", value) for n, value in enumerate(values)]
         store.batch(puts[:400])
         store.batch(puts[400:])
         assert ["build"] == build(dsn)
@@ -153,8 +150,7 @@ def test_another_tenant_is_never_seen(dsn, asked):
             found = store.search(tenant, query="note 3", limit=15)
             assert {tenant} == {item.namespace for item in found} and len(found) == 15
             assert by_index == asked.by_index[-1]
-        everywhere = store.search(("shop",), query="note 3", limit=3)
-        assert {"3"} == {item.key for item in everywhere}
+        assert {"3"} == {item.key for item in store.search(("shop",), query="note 3", limit=3)}
 
 
 def test_a_tenant_may_have_any_name(dsn, asked):
@@ -198,9 +194,8 @@ def test_a_session_that_only_reads_uses_what_is_there(built, asked):
 def test_off_means_no_index_is_used(built, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     used: list[str] = []
-    monkeypatch.setattr(
-        "shared_core.storage.postgres.indexes.search_text", lambda *_: used.append("used")
-    )
+    module = "shared_core.storage.postgres.indexes"
+    monkeypatch.setattr(f"{module}.search_text", lambda *_: used.append("used"))
     with store_at(built) as store:
         assert "3" == store.search(BIG, query="note 3", limit=10)[0].key
     assert [] == used
@@ -223,14 +218,10 @@ def numbered_store(dsn: str) -> PgHippocampusStore:
 
 
 def fill_numbered(store: PgHippocampusStore) -> None:
-    puts = [
-        PutOp(
-            (*BIG, "notes" if number % 500 else "rare"),
-            f"{number}",
-            {"text": f"note {number}", "even": number % 2 == 0, "number": number},
-        )
-        for number in range(ITEMS)
-    ]
+    puts = []
+    for number in range(ITEMS):
+        value = {"text": f"note {number}", "even": number % 2 == 0, "number": number}
+        puts.append(PutOp((*BIG, "notes" if number % 500 else "rare"), f"{number}", value))
     for first in range(0, ITEMS, 500):
         store.batch(puts[first : first + 500])
 
@@ -258,9 +249,8 @@ def test_what_is_left_of_a_large_user_is_found_whole(dsn, monkeypatch):
                     assert found == right, name
             rare = {"query": "question", "limit": 10}
             assert 4 == len(store.search((*BIG, "rare"), **rare))
-            assert keys(store.search((*BIG, "rare"), **rare)) == keys(
-                exact.search((*BIG, "rare"), **rare)
-            )
+            expected = keys(exact.search((*BIG, "rare"), **rare))
+            assert keys(store.search((*BIG, "rare"), **rare)) == expected
 
 
 def command(dsn: str, *options: str) -> Result:

@@ -169,18 +169,15 @@ async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
     await other.import_lines(whole)
     asked = WholeClock().now.replace(year=2028)
     for question in ("Where does Ana live?", "Which music?", "上海", "cello"):
-        one, two = [
-            [
-                (hit.memory.memory_id, hit.memory.text, round(hit.score, 5))
-                for hit in await memory.recall(ANA, question, asked_at=asked)
-            ]
-            for memory in (source, other)
-        ]
+        hits = [await memory.recall(ANA, question, asked_at=asked) for memory in (source, other)]
+        one, two = (
+            [(hit.memory.memory_id, hit.memory.text, round(hit.score, 5)) for hit in found]
+            for found in hits
+        )
         assert one, question
         assert one == two, question
-    assert [fact.value for fact in await source.facts(ANA, history=True)] == [
-        fact.value for fact in await other.facts(ANA, history=True)
-    ]
+    here, there = [await memory.facts(ANA, history=True) for memory in (source, other)]
+    assert [fact.value for fact in here] == [fact.value for fact in there]
 
 
 async def test_the_same_file_twice_changes_nothing(whole, other):
@@ -538,8 +535,7 @@ async def test_an_older_export_of_an_erased_thread_is_refused(user):
         await user.memory.import_lines(lines, restore=False)
     assert [] == await user.texts()
     await say("t3", "I play chess.")
-    later = await user.lines()
-    assert 0 == (await user.memory.import_lines(later)).written
+    assert 0 == (await user.memory.import_lines(await user.lines())).written
     await user.memory.import_lines(lines, restore=True)
     assert ["I like tea.", "I live in Rome.", "I play chess."] == await user.texts()
 

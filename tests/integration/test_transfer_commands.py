@@ -24,13 +24,10 @@ TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(70)]
 def filled(postgres):
     """The DSN of a memory of Ana that is only read."""
     for dsn in postgres.lend():
-        run_sync(fill(dsn))
+        memory = open_memory(dsn, worker=False)
+        run_sync(memory.remember(Scope(*WHO), TEXTS))
+        run_sync(memory.close())
         yield dsn
-
-
-async def fill(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(Scope(*WHO), TEXTS)
 
 
 def test_a_file_goes_from_one_database_to_another(filled, other_dsn, tmp_path):
@@ -43,9 +40,8 @@ def test_a_file_goes_from_one_database_to_another(filled, other_dsn, tmp_path):
     assert ("ana", rows) == (json.loads(looked.stdout)["user"], json.loads(looked.stdout)["rows"])
     assert "application 'app'" in run("import", file, "--dry-run").stdout
     first = run("import", file, "--uri", other_dsn, "--json")
-    assert {"written": rows, "here": 0, "differ": 0, "embedded": 70, "unembedded": 0} == (
-        json.loads(first.stdout)
-    )
+    expected = {"written": rows, "here": 0, "differ": 0, "embedded": 70, "unembedded": 0}
+    assert expected == json.loads(first.stdout)
     again = run("import", file, "--uri", other_dsn)
     assert 0 == again.exit_code
     assert f"0 rows written, {rows:,} were here already." in again.stdout
@@ -85,9 +81,8 @@ def test_a_full_standard_output_is_told(filled, lang, monkeypatch):
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert 1 == done.returncode
     [line] = done.stderr.splitlines()
-    assert {"en": "standard output cannot be written: No space", "zh": "无法写入 标准输出"}[
-        lang
-    ] in line
+    told = {"en": "standard output cannot be written: No space", "zh": "无法写入 标准输出"}
+    assert told[lang] in line
 
 
 def test_a_path_that_leads_to_standard_output_gets_the_lines_alone(filled, tmp_path):
@@ -166,11 +161,8 @@ def test_what_cannot_be_done_is_said_in_one_line(arguments, told, shared_dsn, tm
     file = tmp_path / "bad.jsonl"
     header = {"hippocampus_export": 1, "schema_version": 1, "of": {"app": "app", "user": None}}
     file.write_text(json.dumps(header) + "\n{,\n")
-    names = {
-        "FILE": str(file),
-        "ABSENT": str(tmp_path / "absent.jsonl"),
-        "FOLDER": str(tmp_path / "absent" / "out.jsonl"),
-    }
+    out = tmp_path / "absent" / "out.jsonl"
+    names = {"FILE": file, "ABSENT": tmp_path / "absent.jsonl", "FOLDER": out}
     ran = run(*(names.get(one, one) for one in arguments), "--uri", shared_dsn)
     assert 1 == ran.exit_code, ran.output
     [line] = ran.stderr.splitlines()

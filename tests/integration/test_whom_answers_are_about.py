@@ -149,9 +149,8 @@ async def test_a_question_about_the_past_is_answered_with_it(
     answer = await answered(ann, sessions, question)
     assert contents(answer)[0].startswith(memory_of_then)
     assert relations(answer)[0] == edge
-    assert [one["score"] for one in answer["memories"]] == sorted(
-        (one["score"] for one in answer["memories"]), reverse=True
-    )
+    scores = [one["score"] for one in answer["memories"]]
+    assert scores == sorted(scores, reverse=True)
 
 
 async def test_what_was_never_true_is_no_past(ann, answered):
@@ -171,5 +170,4 @@ async def test_what_was_never_true_is_no_past(ann, answered):
     ],
 )  # fmt: skip
 async def test_what_the_user_tells_of_it_is_not_lost(ann, answered, inputs, question, memory_of_it):
-    answer = await answered(ann, [inputs], question)
-    assert any(memory_of_it in text for text in contents(answer))
+    assert any(memory_of_it in text for text in contents(await answered(ann, [inputs], question)))

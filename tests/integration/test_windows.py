@@ -69,11 +69,9 @@ async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(readi
     rest = json.dumps({"facts": [fact(1, "residence", "Rome"), fact(2, "allergy", "penicillin")]})
     model = Model(ModelReply(text=whole[:-30], finish="length"), ModelReply(text=rest))
     talk = ("I work at Acme", "I live in Rome", "I am allergic to penicillin")
-    memory = await reading(
-        ModelExtractor(model, RuleExtractor()), *(said(n, text) for n, text in enumerate(talk))
-    )
-    report = await memory.consolidate(scope, "t")
-    assert (3, 2) == (report.events, len(model.read))
+    turns = [said(n, text) for n, text in enumerate(talk)]
+    memory = await reading(ModelExtractor(model, RuleExtractor()), *turns)
+    assert (3, 2) == ((await memory.consolidate(scope, "t")).events, len(model.read))
     values = {one.value: one.source_event_ids for one in await memory.facts(scope)}
     assert {"Acme": ("e0",), "Rome": ("e1",), "penicillin": ("e2",)} == values
 
@@ -97,8 +95,7 @@ async def test_every_turn_is_in_some_prompt_for_the_summary(reading, scope, text
     turns = [said(number, f"T{number}T {text}") for number in numbers]
     memory = await reading(extractor, *turns, said(2000, "T2000T " + "word " * 900))
     await memory.consolidate(scope, "t")
-    shown = set(re.findall(r"T(\d+)T", "".join(model.summed)))
-    assert {*map(str, numbers), "2000"} == shown
+    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(model.summed)))
     assert len(model.summed) == len(model.read)
 
 

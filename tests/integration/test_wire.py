@@ -1,7 +1,6 @@
 """A message of several statements: one transaction, prepared once, and nothing left half-way."""
 
 import asyncio
-from typing import Any
 
 import psycopg
 import pytest
@@ -29,14 +28,13 @@ async def prepared(connection: Connection) -> int:
 
 async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(connection):
     both = b"SELECT %(word)s::text, %(number)s::int, %(word)s::text || '%%', %(numbers)b::int[]"
-    answers = await connection.exchange(
-        [
-            (both, {"word": "Wörter", "number": 7, "numbers": [1, 2], "unused": None}),
-            (b"CREATE TABLE t (n int)", {}),
-            (b"INSERT INTO t VALUES (%(n)s), (%(m)s)", {"n": 1, "m": None}),
-            (b"SELECT n FROM t ORDER BY n", {}),
-        ]
-    )
+    sent = [
+        (both, {"word": "Wörter", "number": 7, "numbers": [1, 2], "unused": None}),
+        (b"CREATE TABLE t (n int)", {}),
+        (b"INSERT INTO t VALUES (%(n)s), (%(m)s)", {"n": 1, "m": None}),
+        (b"SELECT n FROM t ORDER BY n", {}),
+    ]
+    answers = await connection.exchange(sent)
     assert answers == [[("Wörter", 7, "Wörter%", [1, 2])], [], [], [(1,), (None,)]]
 
 
@@ -46,9 +44,8 @@ async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(
         await connection.exchange([make, (b"SELECT 1 / %(n)s", {"n": 0}), (b"SELECT 3", {})])
     with pytest.raises(psycopg.errors.UndefinedTable):
         await connection.exchange([(b"SELECT 3", {}), (b"SELECT FROM t", {})])
-    assert [[], [(2,)], [(3,)]] == await connection.exchange(
-        [make, (b"SELECT 4 / %(n)s", {"n": 2}), (b"SELECT 3", {})]
-    )
+    sent = [make, (b"SELECT 4 / %(n)s", {"n": 2}), (b"SELECT 3", {})]
+    assert [[], [(2,)], [(3,)]] == await connection.exchange(sent)
 
 
 async def test_a_value_that_cannot_be_sent_leaves_nothing_half_way(connection):
@@ -63,17 +60,14 @@ async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(connection,
     for number in range(20):
         for _ in range(2):
             text = b"SELECT %d, %%(n)s::int" % number
-            assert [[(number, 1)], [(0,)]] == await connection.exchange(
-                [(text, {"n": 1}), (b"SELECT 0", {})]
-            )
+            sent = [(text, {"n": 1}), (b"SELECT 0", {})]
+            assert [[(number, 1)], [(0,)]] == await connection.exchange(sent)
     assert 3 <= await prepared(connection) <= 7
 
 
 async def test_large_messages_flow_both_ways_at_once(connection):
-    steps: list[tuple[bytes, dict[str, Any]]] = [
-        (b"SELECT %(text)s::text || repeat('y', 1048576)", {"text": "x" * MIB})
-    ] * 20
-    answers = await asyncio.wait_for(connection.exchange(steps), 60)
+    step = (b"SELECT %(text)s::text || repeat('y', 1048576)", {"text": "x" * MIB})
+    answers = await asyncio.wait_for(connection.exchange([step] * 20), 60)
     assert [2 * MIB] * 20 == [len(rows[0][0]) for rows in answers]
 
 

@@ -4,17 +4,19 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import commands
 import psycopg
 import pytest
 from practised import practised  # noqa: F401
+from turns import Clock
 from typer.testing import Result
 from warm_python import warm_python
 
-from shared_core import Scope, open_memory, run_sync
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from tests.integration.test_queue import ANN, jobs, told, until_done
 
 pytestmark = pytest.mark.usefixtures("practised")
@@ -52,32 +54,30 @@ def shown(dsn: str, *options: str) -> str:
     return ran.stdout
 
 
-def hand_over(dsn: str, threads: Sequence[str], delay_s: float = 0) -> None:
-    async def append() -> None:
-        async with open_memory(dsn, worker=False) as memory:
-            for thread in threads:
-                turn = told("e1", "I live in Lisbon.")
-                await memory.append_events(ANN, thread, [turn], later=True, delay_s=delay_s)
+@contextmanager
+def memory_at(dsn: str, clock: Clock | None = None) -> Iterator[MemoryEngine]:
+    memory = open_memory(dsn, worker=False, clock=clock)
+    yield memory
+    run_sync(memory.close())
 
-    run_sync(append())
+
+def hand_over(dsn: str, threads: Sequence[str], delay_s: float = 0) -> None:
+    turns = [told("e1", "I live in Lisbon.")]
+    with memory_at(dsn) as memory:
+        for thread in threads:
+            run_sync(memory.append_events(ANN, thread, turns, later=True, delay_s=delay_s))
 
 
 def statements(dsn: str) -> set[str]:
-    async def read() -> set[str]:
-        async with open_memory(dsn, worker=False) as memory:
-            return {fact.statement for fact in await memory.facts(ANN)}
-
-    return run_sync(read())
+    with memory_at(dsn) as memory:
+        return {fact.statement for fact in run_sync(memory.facts(ANN))}
 
 
 def let_fail(dsn: str, error: str, created_at: str = "created_at") -> None:
     """Let all jobs of the queue be dead."""
+    dead = f"status = 'failed', attempts = 5, error = %s, created_at = {created_at}"
     with psycopg.connect(dsn, autocommit=True) as superuser:
-        superuser.execute(
-            "UPDATE hippocampus.consolidation_jobs SET status = 'failed', attempts = 5,"
-            f" error = %s, created_at = {created_at}",
-            [error],
-        )
+        superuser.execute(f"UPDATE hippocampus.consolidation_jobs SET {dead}", [error])
 
 
 def test_once_does_what_is_due_and_ends(dsn):
@@ -97,14 +97,9 @@ def conversations(dsn: str) -> list[str]:
 
 
 def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn):
-    yesterday = datetime.now(UTC) - timedelta(days=1)
-
-    async def talk() -> None:
-        async with open_memory(dsn, worker=False, clock=lambda: yesterday) as memory:
-            for number in range(6):
-                await memory.process_memory("I live in Lisbon.", f"user{number}", app="app")
-
-    run_sync(talk())
+    with memory_at(dsn, Clock(datetime.now(UTC) - timedelta(days=1))) as memory:
+        for number in range(6):
+            run_sync(memory.process_memory("I live in Lisbon.", f"user{number}", app="app"))
     assert ["active"] * 6 == conversations(dsn)
     assert "6 jobs done, 0 tries failed" in end_of(start(dsn, "--once"))
     assert ["ended"] * 6 == conversations(dsn)
@@ -253,11 +248,8 @@ def test_jobs_are_chosen_put_back_and_cancelled(dsn):
 
 
 def test_callbacks_are_no_work_of_a_worker(dsn):
-    async def ask() -> None:
-        async with open_memory(dsn, worker=False) as memory:
-            await memory.jobs.ask(ANN, "t", {}, name="episodes")
-
-    run_sync(ask())
+    with memory_at(dsn) as memory:
+        run_sync(memory.jobs.ask(ANN, "t", {}, name="episodes"))
     log = end_of(start(dsn, "--once"))
     assert "0 jobs done" in log and "1 callbacks are due and were not run" in log
     assert [("pending", 0)] == jobs(dsn)

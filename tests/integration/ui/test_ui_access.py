@@ -134,8 +134,7 @@ def test_a_token_sees_its_own_users_only(locked, inspector, ana, lin):
     assert "杭州" not in other.text and "for other users" in other.text
     elsewhere = get(f"{locked}/memories?app={APP}&user=ana", cookie=cookie)
     assert "for another application" in elsewhere.text
-    front = get(f"{locked}/", cookie=cookie)
-    assert lin.user not in front.text
+    assert lin.user not in get(f"{locked}/", cookie=cookie).text
 
 
 def test_a_revoked_token_opens_no_page(locked, inspector, monkeypatch):
@@ -158,9 +157,8 @@ def test_no_get_changes_anything(address):
 def test_read_only_serves_no_api(dsn, tmp_path):
     with inspecting(dsn, tmp_path / "ui.log", "--read-only") as address:
         assert 200 == get(f"{address}/").status_code
-        sent = post(
-            f"{address.removesuffix('/ui')}/remember", **{"content-type": "application/json"}
-        )
+        root = address.removesuffix("/ui")
+        sent = post(f"{root}/remember", **{"content-type": "application/json"})
         assert sent.status_code in (404, 405)
 
 

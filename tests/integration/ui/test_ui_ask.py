@@ -77,8 +77,7 @@ def test_the_context_window_shows_each_line_and_its_cost(page):
     page.goto(link("ask", ANA, q="Where do I work now?"))
     page.get_by_text("What a model would read").click()
     expect(page.get_by_text("of 2,000 tokens")).to_be_visible()
-    lines = page.locator(".window-line")
-    expect(lines.first).to_contain_text("f1")
+    expect(page.locator(".window-line").first).to_contain_text("f1")
     expect(page.get_by_text("the question comes last")).to_be_visible()
     page.get_by_label("Conversation that is answered").click()
     page.get_by_role("option", name="thread-1").click()
@@ -91,8 +90,7 @@ def test_the_context_window_shows_each_line_and_its_cost(page):
 
 def test_a_chinese_page_marks_chinese_words(phone):
     phone.goto(link("ask", LIN, q="我的猫叫什么？"))
-    hit = phone.locator(".hit .text", has_text="团团").first
-    expect(hit.locator("mark").first).to_be_visible()
+    expect(phone.locator(".hit .text", has_text="团团").first.locator("mark").first).to_be_visible()
     expect(phone.locator("[role=status]")).to_contain_text("条记忆")
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
