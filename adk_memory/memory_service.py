@@ -494,7 +494,7 @@ class OpenMemoryService(BaseMemoryService):
             session_id,
             turns,
             later=not wait,
-            session_end=session_end,
+            session_end=session_end and not wait,
             strategy=self._strategy,
             retry_later=wait,
         )

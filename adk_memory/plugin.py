@@ -32,7 +32,7 @@ from adk_memory.recall_block import (
     shown_ids,
     shown_texts,
 )
-from shared_core import InvalidInput, Memory, MemoryCoreError, Scope
+from shared_core import Fact, InvalidInput, Memory, MemoryCoreError, Scope
 from shared_core.context import asks_nothing, check_place
 from shared_core.core import hint_at_inspector
 from shared_core.nlp import TokenCounter, count_tokens
@@ -68,6 +68,7 @@ class _RunnerRun:
     query: str = ""
     summary: Memory | None = None
     profile: str | None = None
+    past: Sequence[Fact] = ()
     has_context: bool = False
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -205,7 +206,7 @@ class MemoryPlugin(BasePlugin):
             entries = await self._search(context, run.query)
             if not run.has_context:
                 run.has_context = True
-                run.summary, run.profile = await self._session_context(context)
+                run.summary, run.profile, run.past = await self._session_context(context)
         shown = shown_texts(llm_request)
         entries = not_drawn_from(shown, context.session.events, entries)
         summary = run.summary
@@ -216,7 +217,8 @@ class MemoryPlugin(BasePlugin):
         # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(
             recall_block, entries, shown, self._max_tokens, question=run.query,
-            now=datetime.now(UTC), profile=run.profile, summary=summary, count=self._count,
+            now=datetime.now(UTC), past=run.past, profile=run.profile, summary=summary,
+            count=self._count,
         )  # fmt: skip
         if block and self._place == "system":
             llm_request.append_instructions([block])
@@ -225,17 +227,24 @@ class MemoryPlugin(BasePlugin):
 
     async def _session_context(
         self, context: InvocationContext
-    ) -> tuple[Memory | None, str | None]:
-        """Return the summary of the session and the stored profile, each None if missing."""
+    ) -> tuple[Memory | None, str | None, Sequence[Fact]]:
+        """Return the summary of the session and the stored profile, each None if missing, and the
+        ended facts that a question about the past asks for."""
         service, session = self._service(context), context.session
         if (
             service.failed_searches > self._failed_before
         ):  # the database is away; wait for it once only
             self._failed_before = service.failed_searches
-            return None, None
+            return None, None, ()
         scope, engine = Scope(session.app_name, session.user_id), service.engine
         summary = await in_time(engine.thread_summary(scope, session.id), REMEMBER_S)
-        return summary, await in_time(engine.profiles.shown(scope), REMEMBER_S)
+        profile = await in_time(engine.profiles.shown(scope), REMEMBER_S)
+        query = spoken_text(context.user_content)
+        return (
+            summary,
+            profile,
+            await in_time(engine.facts.asked_of_the_past(scope, query), REMEMBER_S),
+        )
 
     async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
         service = self._service(context)

@@ -11,8 +11,8 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from adk_memory.events import RecalledEntry, text_of_content
-from shared_core import Memory
-from shared_core.context import ShownMemory, composed, memory_block, memory_label
+from shared_core import Fact, Memory
+from shared_core.context import ShownMemory, composed, memory_block, memory_label, past_memory
 from shared_core.core import HEAD
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -26,6 +26,7 @@ def recall_block(
     *,
     question: str = "",
     now: datetime | None = None,
+    past: Sequence[Fact] = (),
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
@@ -34,11 +35,12 @@ def recall_block(
 
     It has one memory per line, best first. A memory that does not fit gives way to the next one
     that fits; the best one is cut instead. shown: texts that the request already has. question:
-    what the memories are to answer. now: when the user asks. profile: of the user, shown first.
-    summary: of the session, if the request shows only part of it.
+    what the memories are to answer. now: when the user asks. past: facts that ended and that the
+    question asks for. profile: of the user, shown first. summary: of the session, if the request
+    shows only part of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
-    found = [
+    found = [past_memory(fact, now) for fact in past] + [
         _shown_memory(entry, text, now)
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)

@@ -63,6 +63,8 @@ def named_memory(
         raise InvalidInput(f"engine must be a MemoryEngine, got {type(engine).__name__}")
     if engine is not None and named is not None:
         raise InvalidInput("give either a uri or an engine: an engine already has its database")
+    if isinstance(named, MemoryEngine):
+        raise InvalidInput("uri is the first argument; give an engine by its name: engine=memory")
     return parse_uri(named) if isinstance(named, str) else (named, {})
 
 

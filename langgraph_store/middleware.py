@@ -25,8 +25,15 @@ from langgraph_store.reflection import HasEngine
 from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
-from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
-from shared_core.context import asks_nothing, check_place, composed, memory_block, shown_memory
+from shared_core import ExtractionStrategy, Fact, Hit, InvalidInput, Memory, Scope, run_sync
+from shared_core.context import (
+    asks_nothing,
+    check_place,
+    composed,
+    memory_block,
+    past_memory,
+    shown_memory,
+)
 from shared_core.core import hint_at_inspector, search_failed
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -39,7 +46,7 @@ MAX_AGE_S = 60.0
 MAX_OPEN_QUESTIONS = 10_000
 """Maximum number of cached search results."""
 
-_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None]
+_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None, Sequence[Fact]]
 """The hits for a question, the summary of its thread, and the stored profile."""
 _Key: TypeAlias = tuple[Scope, str]
 _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -167,17 +174,19 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
-                summary, profile = await asyncio.gather(
+                summary, profile, past = await asyncio.gather(
                     self._engine.thread_summary(scope, thread_id),
                     self._engine.profiles.shown(scope),
+                    self._engine.facts.asked_of_the_past(scope, text),
                 )
         except Exception as error:
             search_failed("langgraph", error)
             # Caches the failure, so that each model call of the run does not wait again.
-            self._keep(key, ((), None, None))
+            self._keep(key, ((), None, None, ()))
             raise
-        self._keep(key, (hits, summary, profile))
-        return hits, summary, profile
+        answer = hits, summary, profile, past
+        self._keep(key, answer)
+        return answer
 
     def _known(self, key: _Key) -> _Answer | None:
         """Return the cached answer to a question, and drop expired answers."""
@@ -196,15 +205,16 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
         """Return the request with the memories that it does not show yet."""
-        hits, thread_summary, profile = answer
+        hits, thread_summary, profile, past = answer
         thread_id = self._thread(request)
         new, summary = _not_in(request.messages, thread_id, hits, thread_summary)
         count = model_tokens(request.model) if self._count == "model" else self._count
         turn = _last_turn(request.messages)
         question = spoken_text(request.messages[turn]) if turn is not None else ""
         now = datetime.now(UTC)
+        found = [past_memory(fact, now) for fact in past]
         block = memory_block(
-            composed(question, [shown_memory(hit, now) for hit in new]),
+            composed(question, found + [shown_memory(hit, now) for hit in new]),
             self._max_tokens,
             profile=profile,
             summary=summary,

@@ -291,7 +291,7 @@ class MemoryEngine:
                 round trips to the database. Words find the turns immediately.
             delay_s: seconds until that job is due, instead of the strategy's.
             unseen: the turns are likely new. This saves a round trip for a few turns.
-            session_end: the turns end a session, as end_session() does.
+            session_end: the turns end a session, so a job consolidates them now; see end_session().
             strategy: when the job is due, instead of the memory's own strategy.
             history: the events are a whole conversation up to now, and their ids may be new each
                 time. Its known beginning is recognised by its words, for one more round trip.

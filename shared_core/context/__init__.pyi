@@ -6,6 +6,7 @@ from .composition import (
     check_place as check_place,
     composed as composed,
     memory_label as memory_label,
+    past_memory as past_memory,
     shown_kind as shown_kind,
     shown_memory as shown_memory,
 )

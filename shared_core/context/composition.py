@@ -17,6 +17,7 @@ from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts
 from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
+from shared_core.ports.runs import Fact
 from shared_core.privacy.sanitizing import is_small_talk
 
 TELLS_MORE: Final = 4
@@ -142,6 +143,18 @@ def memory_label(
         month = MONTHS[when.month - 1][:3].title() + f" {when.year}" * has_year
         day = f"since {month}" if is_fact else f"{when.day} {month}"
     return ", ".join(part for part in (day, speaker) if part)
+
+
+def past_memory(fact: Fact, now: datetime | None = None) -> ShownMemory:
+    """Return a fact that ended as it is shown: "until Nov 2026", 2026年11月止. now: as above."""
+    text, end = fact.statement, fact.valid_until
+    about = memory_label(text, end, None, is_fact=True, now=now)
+    about = (
+        about.removesuffix("起") + "止"
+        if language(text) == "zh"
+        else about.replace("since", "until")
+    )
+    return ShownMemory(about, text, "semantic", fact.source_event_ids, fact.valid_from)
 
 
 def order_label(order: ShownMemory) -> str:

@@ -7,7 +7,7 @@ those out, so this module picks them from the facts with history.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -35,47 +35,13 @@ from shared_core.nlp.relation_phrases import (
     work_and_home_slots,
 )
 from shared_core.nlp.relation_schema import slot_relations
-from shared_core.nlp.text import Language, language, normalised
+from shared_core.nlp.text import Language, language
 from shared_core.nlp.uncertainty import uncertain
 from shared_core.ports.conversations import Session
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
 
-OF_THE_PAST: Final = re.compile(
-    r"\b(?:used? to|before|previous(?:ly)?|former(?:ly)?|earlier|in the past|originally|once"
-    r"|(?:last|old|first|past|other) (?:job|employer|company|home|place|house|flat|work)s?"
-    r"|did (?:i|we) (?:ever |first )?(?:live|work)|(?:was|were) (?:i|we) (?:living|working)"
-    r"|(?:have|had) (?:i|we) (?:ever |already )?(?:lived|worked|had))\b"
-    r"|以前|之前|从前|过去|原来|曾|早先|当初|前东家|老东家|[上前]一?[份家个]|(?:住|工作|上班|干)过",
-    re.IGNORECASE,
-)
 PAST_FORMS: Final[dict[Language, str]] = {"en": "{} (past, until {})", "zh": "{}（以前，至{}）"}
-
-
-def past_slots(question: str) -> frozenset[str]:
-    """Return the work and home slots that a question about the past asks for."""
-    return work_and_home_slots(question) if OF_THE_PAST.search(question) else frozenset()
-
-
-def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
-    """Return the facts that ended, one per value, latest end first.
-
-    facts: with their history. A fact retracted as never true is left out.
-    """
-    known = [*facts]
-    current = {
-        (fact.slot, normalised(fact.value))
-        for fact in known
-        if fact.valid_until is None or fact.valid_until > now
-    }
-    ended: dict[tuple[str, str], tuple[datetime, Fact]] = {}
-    for fact in known:
-        end, key = fact.valid_until, (fact.slot, normalised(fact.value))
-        if end is None or key in current or end <= fact.valid_from:
-            continue
-        if key not in ended or ended[key][0] < end:
-            ended[key] = end, fact
-    return [fact for _, fact in sorted(ended.values(), key=lambda one: one[0], reverse=True)]
 
 
 def past_text(fact: Fact) -> str:

@@ -26,10 +26,8 @@ from shared_core.conversation.answers import (
     StatusOfSession,
     answer_hits,
     debug_answer,
-    ended_facts,
     found_memories,
     past_relations,
-    past_slots,
     past_text,
     status_answer,
 )
@@ -53,6 +51,7 @@ from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.knowledge.facts import list_facts
+from shared_core.knowledge.past_facts import ended_facts, past_slots
 from shared_core.nlp.coreference import has_pronoun, resolve_query
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_for_question

@@ -74,7 +74,7 @@ class Turns:
             self._worker.hand_over(scope, thread)
         else:
             self._worker.resume()
-        if later and session_end and not new:
+        if session_end and not (queued and new):
             await self.end_session(scope, thread_id, strategy)
         return new
 

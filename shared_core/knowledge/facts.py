@@ -45,6 +45,7 @@ from shared_core.knowledge.fact_planning import (
     plan_facts,
     slots_to_read,
 )
+from shared_core.knowledge.past_facts import past_facts
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
@@ -118,6 +119,20 @@ class Facts:
         if name and not found and near_slot(name) and not await list_facts(storage, scope, ever):
             raise InvalidInput(near_slot_message(slot, name))
         return await self._explained(scope, found) if why else found
+
+    async def asked_of_the_past(self, scope: Scope, question: str) -> list[Fact]:
+        """Return the ended facts that a question about the past asks for, the latest first.
+
+        At most three; none for a question about the present, which costs no call of the database.
+        """
+        from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
+
+        if not asks_how_it_was(question):
+            return []
+        now = self._clock()
+        storage = await self._handle.storage()
+        known = await list_facts(storage, scope, FactQuery(now=now, history=True))
+        return past_facts(known, question, now)
 
     async def _explained(self, scope: Scope, found: Sequence[Fact]) -> Sequence[Fact]:
         storage, reasons = await self._handle.storage(), partial(explained, found, self._clock())

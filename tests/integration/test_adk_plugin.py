@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -436,6 +437,30 @@ async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(service):
     # The same session in another runner: its session service knows nothing of what was said.
     await ask(make(model, service), "s1", f"{WHICH} Does it live in Lisbon?")
     assert "User lives in Lisbon." in blocks(model)[1]
+
+
+@pytest.mark.parametrize(
+    ("told", "questions", "line"),
+    [
+        (("I live in Lisbon.", "I moved to Porto."),
+         ("Where did I live before?", "Where do I live?"), "[until {:%b}] User lives in Lisbon."),
+        (("我住在杭州。", "我搬到苏州了。"), ("我以前住在哪里？", "我住在哪里？"),
+         "[{.month}月止] 用户住在杭州。"),
+    ],
+)  # fmt: skip
+async def test_a_question_about_the_past_is_shown_what_ended_with_its_end(
+    service, told, questions, line
+):
+    model = Model()
+    runner = make(model, service)
+    for place, text in enumerate(told):
+        await ask(runner, f"s{place}", text)
+        assert await service.flush(60)
+    for question in questions:
+        await ask(runner, question, question)
+    past, present = blocks(model)[-2:]
+    assert f"- {line.format(datetime.now(UTC))}" in past.splitlines()
+    assert not re.search("until|月止|Lisbon|杭州", present)
 
 
 async def found(service: Service) -> list[MemoryEntry]:

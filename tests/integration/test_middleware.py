@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -123,6 +124,18 @@ async def test_an_async_agent_recalls_and_remembers(store, memory, dsn):
     said = ["Which food am I allergic to?", "No peanuts.", "I live in Lisbon.", "Noted."]
     assert said == turns(dsn)
     assert {"User lives in Lisbon."} == {f.statement for f in await store.engine.facts(ANN)}
+    assert 0 == memory.failures
+
+
+def test_a_question_about_the_past_is_shown_what_ended_with_its_end(store, memory, model):
+    run_sync(store.engine.state_fact(ANN, "residence", "Lisbon"))
+    run_sync(store.engine.state_fact(ANN, "residence", "Porto"))
+    agent = agent_with(model, memory)
+    for question in ("Where did I live before?", "Where do I live?"):
+        ask(agent, question, {"configurable": {"thread_id": question, "user_id": "ann"}})
+    [past], [present] = map(blocks, model.asked)
+    assert f"- [until {datetime.now(UTC):%b}] User lives in Lisbon." in past.splitlines()
+    assert "Porto" in present and not re.search("until|Lisbon", present)
     assert 0 == memory.failures
 
 

@@ -253,6 +253,10 @@ async def test_the_end_of_a_session_is_worked_on_at_once(dsn):
         await memory.append_events(ANN, "t", [turn], later=True, session_end=True)
         assert 1 == (await memory.jobs.serve(once=True)).done
         assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
+        turn = told("e3", "I have a dog.")
+        await memory.append_events(ANN, "t", [turn], session_end=True)
+        assert 1 == (await memory.jobs.serve(once=True)).done
+        assert not await memory.end_session(ANN, "t")
 
 
 REFLECTING = """

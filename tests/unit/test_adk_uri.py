@@ -107,6 +107,19 @@ async def test_other_addresses_and_schemas_are_other_memories():
     await close_shared()
 
 
+async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give_it():
+    from adk_memory import OpenMemoryService, PgSessionService
+    from adk_memory.registry import close_shared, make_memory_service
+
+    engine = make_memory_service("hippocampus://").engine
+    for service in (OpenMemoryService, PgSessionService):
+        with pytest.raises(InvalidInput, match="by its name: engine=memory"):
+            service(engine)
+        with pytest.raises(InvalidInput, match="either a uri or an engine"):
+            service("embedded", engine=engine)
+    await close_shared()
+
+
 def test_a_value_that_the_service_refuses_is_an_error():
     from adk_memory.registry import make_memory_service
 

@@ -1,5 +1,6 @@
 """What a question asks: whether a text asks at all, of whom, for which facts, and of which time."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -7,8 +8,9 @@ from uuid import UUID
 from every_case import every_case
 from hypothesis import given, strategies as st
 
-from shared_core.conversation.answers import ended_facts, past_relations, past_slots, past_text
+from shared_core.conversation.answers import past_relations, past_text
 from shared_core.core.domain import MemoryId
+from shared_core.knowledge.past_facts import ended_facts, past_facts, past_slots
 from shared_core.nlp import relation_phrases as phrases
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.question_subject import (
@@ -398,6 +400,29 @@ def test_what_ended_is_told_once_and_what_was_never_true_is_not():
     assert past_relations(ended[:1], "我以前住在哪里？", "Dan") == [("Dan", "曾住在", "Hull")]
     assert past_relations(ended[:1], "Where did I live?", "Dan") == [("Dan", "lived in", "Hull")]
     assert past_relations(ended, "Where did I live?", "") == []
+
+
+@every_case(
+    ("Where did I live before?", ["Hull", "Leeds"]), ("did I use to smoke", ["smoking"]),
+    ("What did I play as a child?", ["flute"]), ("我以前住哪", ["Hull", "Leeds"]),
+    ("我以前吹什么乐器", ["笛子"]), ("Who was my first dentist?", []),
+)  # fmt: skip
+def test_a_question_about_the_past_asks_for_facts_that_ended(question, values):
+    facts = [
+        fact(1, "residence", "York", 20, None), fact(2, "residence", "Leeds", 0, 5),
+        fact(3, "residence", "Hull", 10, 20),
+        replace(fact(4, "habit", "smoking", 0, 9), statement="User smokes."),
+        replace(fact(5, "instrument", "flute", 0, 8), statement="User plays the flute."),
+        replace(fact(6, "instrument", "笛子", 0, 7), statement="用户会吹笛子。"),
+        replace(fact(7, "dentist", "Dr. Wu", 0, None), statement="User's dentist is Dr. Wu."),
+    ]  # fmt: skip
+    assert values == [one.value for one in past_facts(facts, question, NOW)]
+
+
+def test_no_more_than_three_are_told():
+    facts = [fact(at, "residence", f"Town {at}", at, at + 1) for at in range(9)]
+    told = past_facts(facts, "Where did I live before?", NOW)
+    assert ["Town 8", "Town 7", "Town 6"] == [one.value for one in told]
 
 
 def test_the_topic_of_a_question_is_what_it_asks_for_besides_whom_and_how():
