@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -114,18 +115,15 @@ async def filled(both):
 
 async def test_pages_are_the_same(filled):
     app = (filled.scope.app,)
-    for prefix in (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app):
-        for wanted in ({}, {"n": 3}):
-            for vector in (None, asking(2)):
-                query = ItemQuery(
-                    prefix=prefix, limit=1000, filter=wanted, vector=vector,
-                    model=None if vector is None else MODEL,
-                )  # fmt: skip
-                everything = await found(filled, query)
-                assert everything
-                for offset in (0, 7, 90):
-                    page = replace(query, limit=20, offset=offset)
-                    assert await found(filled, page) == everything[offset : offset + 20]
+    prefixes = (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app)
+    for prefix, wanted, vector in product(prefixes, ({}, {"n": 3}), (None, asking(2))):
+        model = None if vector is None else MODEL
+        query = ItemQuery(prefix=prefix, limit=1000, filter=wanted, vector=vector, model=model)
+        everything = await found(filled, query)
+        assert everything
+        for offset in (0, 7, 90):
+            page = replace(query, limit=20, offset=offset)
+            assert await found(filled, page) == everything[offset : offset + 20]
 
 
 async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled):
@@ -286,14 +284,10 @@ async def test_a_key_that_exists_is_replaced(both):
               row(notes(both), "new")]  # fmt: skip
     await stored(both, second)
     await stored(both, [replace(second[0], text="newer")])
-    held = await both.left(
-        {
-            "memories": MEMORIES,
-            "memory_sources": "memory_id thread_id event_id",
-            "memory_archive": "memory_id",
-            "memory_access": "memory_id stage forget_at",
-        }
-    )
+    held = await both.left({
+        "memories": MEMORIES, "memory_sources": "memory_id thread_id event_id",
+        "memory_archive": "memory_id", "memory_access": "memory_id stage forget_at",
+    })  # fmt: skip
     by_key = {one["key"]: one for one in held["memories"]}
     assert by_key["plain"]["memory_id"] == first[0].memory_id
     assert by_key["plain"]["created_at"] == NOW < by_key["expired"]["created_at"]
@@ -309,21 +303,19 @@ async def test_reads_are_counted(both):
     rows = [row(memories_namespace(both.scope), "said", kind="episodic"), row(notes(both), "plain")]
     await stored(both, rows)
     both.now += timedelta(days=1)
+    ids = [rows[0].memory_id, rows[1].memory_id, MemoryId(uuid7())]
     batch = [
         NewAccesses(both.scope, one, Accesses(count, NOW + timedelta(hours=count)))
-        for count, one in enumerate([rows[0].memory_id, rows[1].memory_id, MemoryId(uuid7())], 2)
+        for count, one in enumerate(ids, 2)
     ]
     for counted in (batch, batch[::-1]):
         await both.same(lambda s, some=counted: s.accesses.add_accesses(some))
 
     async def accesses(storage: Any) -> dict[MemoryId, Accesses]:
-        [some] = await storage.read(
-            both.tenant, [select_accesses([one.memory_id for one in batch])]
-        )
+        [some] = await storage.read(both.tenant, [select_accesses(ids)])
         return accesses_of(some)
 
-    counts = await both.same(accesses)
-    assert counts[rows[0].memory_id] == Accesses(4, NOW + timedelta(hours=2))
+    assert (await both.same(accesses))[ids[0]] == Accesses(4, NOW + timedelta(hours=2))
     await both.left({"memory_access": "memory_id access_count last_accessed_at stage forget_at"})
 
 
@@ -341,13 +333,11 @@ async def test_namespaces_are_the_same(both):
     spaces = [(app, *chance.choices(labels, k=chance.randint(1, 4))) for _ in range(60)]
     await stored(both, [row(space, "k") for space in dict.fromkeys(spaces)])
     suffixes = [("a",), ("*", "b"), ("a", "*", "%"), ("*",), ("a/b",), ()]
-    for prefix in [(app, *one) for one in suffixes]:
-        for suffix in suffixes:
-            for depth in (None, 0, 2, 4):
-                query = NamespaceQuery(
-                    prefixes=[prefix], suffixes=[suffix], max_depth=depth, limit=9, offset=1
-                )
-                await both.same(lambda s, query=query: s.items.list_namespaces(query))
+    for one, suffix, depth in product(suffixes, suffixes, (None, 0, 2, 4)):
+        query = NamespaceQuery(
+            prefixes=[(app, *one)], suffixes=[suffix], max_depth=depth, limit=9, offset=1
+        )
+        await both.same(lambda s, query=query: s.items.list_namespaces(query))
     for query in (NamespaceQuery(suffixes=[("a/b",)], limit=50), NamespaceQuery(max_depth=1)):
         await both.same(lambda s, query=query: s.items.list_namespaces(query))
 
@@ -533,9 +523,8 @@ async def test_a_filter_cuts_the_corpus_alike(recalling, vector):
         np.testing.assert_allclose(other, one, atol=1e-5)
     held = [{*zip(one.holders, one.words, strict=True)} for one in (first.corpus, second.corpus)]
     assert held[0] == held[1]
-    assert in_any_order([one.memory() for one in first.candidates]) == in_any_order(
-        [one.memory() for one in second.candidates]
-    )
+    told = [in_any_order([one.memory() for one in each.candidates]) for each in (first, second)]
+    assert told[0] == told[1]
     stranger = replace(request, scope=Scope("app", "nobody"))
     with pytest.raises(InvalidInput, match="not in scope"):
         await recalling.seekdb.recall.recall(stranger)
