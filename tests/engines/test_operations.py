@@ -87,9 +87,8 @@ async def test_words_are_stored_as_a_written_memory_stores_them(storage):
         memory_id=MemoryId(number(1)), namespace=("app", "ana", "facts"), key="k00001", kind="item",
         text="", value={}, terms=words, occurred_at=NOW,
     )  # fmt: skip
-    await write(
-        storage, Verb("put_items", ([row],)), Insert("memories", MEMORY, [memory(2, terms=words)])
-    )
+    beside = Insert("memories", MEMORY, [memory(2, terms=words)])
+    await write(storage, Verb("put_items", ([row],)), beside)
     [(first,), (second,)] = await rows_of(storage, "memories", "terms")
     assert first == second
     assert "told" in first
@@ -120,19 +119,13 @@ async def test_lists_booleans_and_bytes(storage):
 
 
 async def test_a_payload_may_be_missing(storage):
-    event = (
-        "thread_id", "seq", "event_id", "author", "role", "text", "occurred_at", "recorded_at",
-        "payload",
-    )  # fmt: skip
-    rows = [
-        ("t", place, str(place), "ana", "user", "", NOW, NOW, payload)
-        for place, payload in enumerate([None, {"b": 1, "a": [None]}])
-    ]
+    event = ("thread_id", "seq", "event_id", "author", "role", "text", "occurred_at",
+             "recorded_at", "payload")  # fmt: skip
+    there = {"b": 1, "a": [None]}
+    rows = [("t", at, str(at), "ana", "user", "", NOW, NOW, (None, there)[at]) for at in (0, 1)]
     await write(storage, thread("t"), Insert("events", event, rows))
-    assert await rows_of(storage, "events", "payload", "metadata", order=("seq",)) == [
-        (None, {}),
-        ({"b": 1, "a": [None]}, {}),
-    ]
+    found = await rows_of(storage, "events", "payload", "metadata", order=("seq",))
+    assert found == [(None, {}), (there, {})]
     assert await rows_of(storage, "events", "seq", where=(is_null("payload"),)) == [(0,)]
     assert await rows_of(storage, "events", "seq", where=(is_not_null("payload"),)) == [(1,)]
 
@@ -255,8 +248,7 @@ async def test_aggregates(storage):
     [whole] = await rows_of(storage, "memories", *columns)
     assert whole == (3, 6, 8, NOW + timedelta(seconds=3), "k00001")
     assert [type(value) for value in whole[:3]] == [int, int, int]
-    grouped = await rows_of(storage, "memories", "thread_id", *columns)
-    assert sorted(grouped, key=repr) == [
+    assert sorted(await rows_of(storage, "memories", "thread_id", *columns), key=repr) == [
         ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
         (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
     ]
@@ -314,8 +306,7 @@ async def test_long_writes(storage):
     each = [(one, f"new {one.int}", {"n": one.int}, NOW) for one in numbers]
     columns = ("text", "value", "superseded_at")
     await write(storage, UpdateEach("memories", ("memory_id",), columns, each))
-    found = await rows_of(storage, "memories", "memory_id", *columns)
-    assert sorted(found) == each
+    assert sorted(await rows_of(storage, "memories", "memory_id", *columns)) == each
     every = (one_of("memory_id", numbers),)
     renamed = Update("memories", {"kind": "semantic"}, every, ("memory_id", "kind"))
     assert sorted(await returned(storage, renamed)) == [(one, "semantic") for one in numbers]
@@ -383,11 +374,8 @@ async def test_update_returns_the_rows_as_they_are_now(five):
 
 
 async def test_each_row_gets_its_own_values(five):
-    rows = [
-        (number(1), None, 9, {"a": 1}, "one"),
-        (number(2), NOW, 1, {}, None),
-        (number(9), NOW, 1, {}, "nobody"),
-    ]
+    rows = [(number(1), None, 9, {"a": 1}, "one"), (number(2), NOW, 1, {}, None),
+            (number(9), NOW, 1, {}, "nobody")]  # fmt: skip
     columns = ("superseded_at", "importance", "value", "author")
     await write(five, UpdateEach("memories", ("memory_id",), columns, rows))
     found = await rows_of(five, "memories", "memory_id", *columns, order=("key",), limit=3)
@@ -625,8 +613,7 @@ async def test_a_policy_runs_again_after_a_deadlock(five):
         def policy() -> Policy[None]:
             nonlocal started
             started += 1
-            row = Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))
-            yield [row]
+            yield [Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))]
             takes[which] += 1
             while not all(takes):
                 yield [Select("threads", ("thread_id",))]
@@ -706,9 +693,8 @@ JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW
 
 async def hear(storage: Storage, place: int) -> Session:
     new_id = ThreadId(f"conversation:{place}")
-    heard = await storage.conversations.hear_turn(
-        SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [], once=False
-    )
+    given = (SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [])
+    heard = await storage.conversations.hear_turn(*given, once=False)
     assert heard.stored
     return heard.session
 
