@@ -207,9 +207,8 @@ async def test_tools_of_an_agent_read_and_write_what_is_known_of_a_user(store, h
         calls("get_user_info"), AIMessage("You are John."),
         calls("save_user_info", full_name="John Doe"), AIMessage("Done."),
     ])  # fmt: skip
-    agent: Any = create_agent(
-        model, tools=[get_user_info, save_user_info], store=store, context_schema=Context
-    )
+    tools = [get_user_info, save_user_info]
+    agent: Any = create_agent(model, tools=tools, store=store, context_schema=Context)
     for text in ("look up user information", "My name is John Doe"):
         if how == "async":
             await agent.ainvoke(said(text), context=Context("user_123"))
@@ -306,8 +305,7 @@ async def test_it_is_made_as_the_examples_of_async_postgres_store_are(empty_dsn)
         await store.start_ttl_sweeper()
         await store.aput(("docs",), "doc1", {"text": "Python tutorial"})
         await store.aput(("docs",), "doc2", {"text": "TypeScript guide"}, ttl=1)
-        found = await store.asearch(("docs",), query="Python programming")
-        assert "doc1" == found[0].key
+        assert "doc1" == (await store.asearch(("docs",), query="Python programming"))[0].key
         await store.stop_ttl_sweeper()
 
 
@@ -347,8 +345,7 @@ def test_the_agent_of_the_readme_remembers(store, make):
         calls("search_memory", query="dark lighting preferences"), AIMessage("Dark mode."),
     ])  # fmt: skip
     makers = (create_manage_memory_tool, create_search_memory_tool)
-    tools = [tool_of(namespace=("memories",)) for tool_of in makers]
-    agent = make(model, tools=tools, store=store)
+    agent = make(model, tools=[tool_of(namespace=("memories",)) for tool_of in makers], store=store)
     agent.invoke(said("Remember that I prefer dark mode."))
     response = agent.invoke(said("What are my lighting preferences?"))
     assert "Dark mode." == response["messages"][-1].content
@@ -448,11 +445,8 @@ class UserProfile(BaseModel):
 
 
 def test_a_profile_is_made_and_updated(store):
-    profile = create_manage_memory_tool(
-        namespace=(*PER_USER, "user_profile"),
-        schema=UserProfile,
-        actions_permitted=("create", "update"),
-    )
+    namespace, permitted = (*PER_USER, "user_profile"), ("create", "update")
+    profile = create_manage_memory_tool(namespace, schema=UserProfile, actions_permitted=permitted)
     model = ScriptedChatModel()
     agent = create_agent(model, tools=[profile], store=store)
     new = UserProfile(name="Ann", age=60).model_dump()
@@ -460,10 +454,8 @@ def test_a_profile_is_made_and_updated(store):
     agent.invoke(said("I'm 60 years old."), user("ann"))
     [item] = store.search(("memories", "ann", "user_profile"))
     assert new == item.value["content"]
-    model.answers = [
-        calls("manage_memory", content={**new, "age": 61}, action="update", id=item.key),
-        AIMessage("Happy birthday!"),
-    ]
+    update = calls("manage_memory", content={**new, "age": 61}, action="update", id=item.key)
+    model.answers = [update, AIMessage("Happy birthday!")]
     agent.invoke(said("I just turned 61."), user("ann"))
     [item] = store.search(("memories", "ann", "user_profile"))
     assert 61 == item.value["content"]["age"]

@@ -137,8 +137,7 @@ def test_the_live_events_are_the_ones_adk_shows_its_model():
 
 async def test_top_k_bounds_a_search(ours):
     await ours.add_memory(memories=[entry(f"tea {n}") for n in range(8)], **WHO)
-    three = Service(engine=ours.engine, top_k=3)
-    assert len(await search(three, "tea")) == 3
+    assert len(await search(Service(engine=ours.engine, top_k=3), "tea")) == 3
     with pytest.raises(InvalidInput, match="top_k"):
         Service(top_k=0)
 
@@ -277,14 +276,10 @@ def service(bundled):
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [
-        ({"top_k": 0}, "top_k"),
-        ({"max_chars": 0}, "max_chars"),
-        ({"min_relevance": 1.5}, "min_relevance"),
-        ({"deadline_s": 0}, "deadline_s"),
-        ({"uri": "mysql://host"}, "mysql"),
-    ],
-)
+    [({"top_k": 0}, "top_k"), ({"max_chars": 0}, "max_chars"),
+     ({"min_relevance": 1.5}, "min_relevance"), ({"deadline_s": 0}, "deadline_s"),
+     ({"uri": "mysql://host"}, "mysql")],
+)  # fmt: skip
 def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         Service(**options)
@@ -293,11 +288,8 @@ def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
 @pytest.mark.parametrize(
     ("metadata", "complaint"),
     [
-        ({"ttl": "soon"}, "ttl"),
-        ({"ttl": -1}, "ttl"),
-        ({"ttl": True}, "ttl"),
-        ({"ttl": timedelta(days=99_999)}, "ttl"),
-        ({"hippocampus": {"ttl": "soon"}}, "ttl"),
+        ({"ttl": "soon"}, "ttl"), ({"ttl": -1}, "ttl"), ({"ttl": True}, "ttl"),
+        ({"ttl": timedelta(days=99_999)}, "ttl"), ({"hippocampus": {"ttl": "soon"}}, "ttl"),
         ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
         ({"hippocampus": {"importance": True}}, "importance"),
         ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
@@ -305,7 +297,7 @@ def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
         ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, ttl, wait.*tags"),
         ({"hippocampus": "on"}, "a dict of importance, kind, ttl, wait"),
     ],
-)
+)  # fmt: skip
 async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(service, metadata, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await tell(service, said("tea"), custom_metadata=metadata)
@@ -447,9 +439,8 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
         session = await sessions.create_session(**WHO)
         with psycopg.connect(server, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
-            )
+            ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            admin.execute(ending, [name])
             with caplog.at_level(logging.ERROR, "hippocampus"):
                 assert [] == await search(service, "tea")
             assert "cannot be used" in caplog.text
