@@ -70,8 +70,7 @@ def vector_rows(rows: Sequence[MemoryRow], each: int = 1) -> VectorRows:
 
 def asking(seed: int) -> Any:
     """Return the vector of a query, with few distances to the others."""
-    chance = np.random.default_rng(seed)
-    return chance.choice([-1.0, 1.0], size=(1, DIMENSIONS)).astype(np.float32)
+    return np.random.default_rng(seed).choice([-1.0, 1.0], size=(1, DIMENSIONS)).astype(np.float32)
 
 
 def notes(both: Both, *labels: str, user: str = "") -> Namespace:
@@ -102,10 +101,8 @@ async def filled(both):
 
     Written at three moments.
     """
-    rows = [
-        row(notes(both, f"box{number % 3}"), f"k{number:03}", value={"n": number % 5, "at": number})
-        for number in range(300)
-    ]
+    values = [{"n": number % 5, "at": number} for number in range(300)]
+    rows = [row(notes(both, f"box{n % 3}"), f"k{n:03}", value=one) for n, one in enumerate(values)]
     rows += [row(notes(both, user="bob"), f"b{number}") for number in range(40)]
     for part in (2, 0, 1):
         both.now += timedelta(seconds=1)
@@ -130,9 +127,8 @@ async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled)
     for vector in (None, asking(2)):
         query = ItemQuery(prefix=(), limit=5000, vector=vector, model=MODEL)
         pages = [(await storage.items.find_items([query]))[0] for storage in filled.storages]
-        first, second = [
-            known([one for one in page if one.namespace[0] == filled.scope.app]) for page in pages
-        ]
+        app = filled.scope.app
+        first, second = [known([x for x in page if x.namespace[0] == app]) for page in pages]
         assert first == second and 340 == len(first)
 
 
@@ -180,8 +176,7 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled):
     query = ItemQuery(prefix=notes(filled), limit=1000, terms=["wordy", "none"])
     assert {"a wordy one", "wordy"} == {key for _, key, _, _ in await found(filled, query)}
     query = replace(query, model=MODEL, vector=asking(3), besides=[rows[1].memory_id])
-    everything = await found(filled, query)
-    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in everything[300:]}
+    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in (await found(filled, query))[300:]}
 
 
 async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(new_storage):
@@ -425,10 +420,8 @@ class Recalling(NamedTuple):
         assert vector is not None
         usual = {"limit": 10, "with_graph": True, "embedded": (_half(vector), is_degraded)}
         wanted = RecallOptions(now=LATER, **usual | options)  # type: ignore[arg-type]
-        first, second = [
-            await recall(storage, embedding, ANN, query, wanted)
-            for storage in (self.postgres, seekdb or self.seekdb)
-        ]
+        storages = (self.postgres, seekdb or self.seekdb)
+        first, second = [await recall(one, embedding, ANN, query, wanted) for one in storages]
         assert len(first) == len(second)
         for one, other in zip(first, second, strict=True):
             assert (one.memory, one.matched) == (other.memory, other.matched)
@@ -484,22 +477,18 @@ async def test_thirty_questions_have_the_same_ten_answers(recalling):
 @pytest.mark.parametrize(
     "options",
     [
-        {"kinds": ["semantic", "summary"]},
-        {"kinds": []},
+        {"kinds": ["semantic", "summary"]}, {"kinds": []},
         {"namespace": ("app", "ann", "elsewhere")},
         {"begin": START + timedelta(days=2), "end": START + timedelta(days=4)},
         {"as_of": AsOf(valid=START + timedelta(days=16))},
         {"as_of": AsOf(known=START + timedelta(days=16, hours=1))},
         {"as_of": AsOf(valid=START + timedelta(days=18), known=START + timedelta(days=17))},
-        {"limit": 400},
-        {"limit": 200, "ranking": "fusion"},
-        {"ranking": "vector"},
-        {"ranking": "bm25"},
-        {"ranking": "three_factor"},
+        {"limit": 400}, {"limit": 200, "ranking": "fusion"}, {"ranking": "vector"},
+        {"ranking": "bm25"}, {"ranking": "three_factor"},
         {"distinct": True, "diversity": 0.5, "limit": 20},
     ],
     ids=str,
-)
+)  # fmt: skip
 async def test_every_option_means_the_same(recalling, options):
     for query in QUERIES[:: 4 if LONG else 9]:
         await recalling.alike(query, **options)

@@ -129,10 +129,8 @@ async def test_memory_takes_in_what_a_log_holds(both):
     opened = await both.same(lambda s: open_session(s, scope, THREAD, NO_CHANGE))
     assert opened is not None
     for number in range(1, 5):
-        one, seen = (
-            turn(number, f"said {number} 茶").event,
-            Seen(version=opened.version + number - 1),
-        )
+        one = turn(number, f"said {number} 茶").event
+        seen = Seen(version=opened.version + number - 1)
         given = (scope, THREAD, one, f'{{"text":  "{one.text}"}}', NO_CHANGE, seen)
         done = await both.same(lambda s, g=given: s.session_logs.append_session_event(*g))
         assert done.version is not None
@@ -164,12 +162,9 @@ async def test_turns_are_read_as_of_a_moment(both):
     both.now += timedelta(minutes=1)
     await append(both, [turn(6, "later")])
     namespace = memories_namespace(both.scope)
-    for as_of in (
-        None,
-        AsOf(valid=NOW + timedelta(seconds=3)),
-        AsOf(known=NOW),
-        AsOf(valid=NOW + timedelta(seconds=3), known=NOW - timedelta(seconds=1)),
-    ):
+    valid, known = NOW + timedelta(seconds=3), NOW - timedelta(seconds=1)
+    moments = (AsOf(valid=valid), AsOf(known=NOW), AsOf(valid=valid, known=known))
+    for as_of in (None, *moments):
         for limit in (0, 2, 9):
             asked = (both.scope, THREAD, limit, as_of)
             await both.same(lambda s, a=asked: s.events.thread_history(*a))
@@ -195,9 +190,8 @@ async def test_the_users_of_an_application_are_listed_with_what_they_hold(both):
     assert found == sorted(map(scope_path, scopes))
     queries = [MemoryQuery(scope=one, namespace=memories_namespace(one)) for one in scopes]
     held = await both.same(lambda s: s.events.holdings(path, queries))
-    assert [(one.memories, one.newest_at) for one in held] == [
-        (n + 1, NOW + timedelta(seconds=n)) for n in range(4)
-    ]
+    expected = [(n + 1, NOW + timedelta(seconds=n)) for n in range(4)]
+    assert [(one.memories, one.newest_at) for one in held] == expected
 
 
 async def test_an_id_that_is_too_long_is_refused(both):
@@ -279,9 +273,8 @@ class RandomLogs:
 
     def row(self) -> EventRow:
         self.memories += 1
-        return replace(
-            turn(self.memories, "tea"), event=self.event(), logged=self.random.random() < 0.5
-        )
+        row, event = turn(self.memories, "tea"), self.event()
+        return replace(row, event=event, logged=self.random.random() < 0.5)
 
     def seen(self, version: int | None) -> Seen:
         if version is not None and self.random.random() < 0.7:
@@ -322,8 +315,7 @@ async def log_step(both: Both, world: RandomLogs) -> None:
             await both.same(lambda s: open_session(s, scope, thread, change))
         case "a":
             seen = world.seen(held.version if held else None)
-            payload = world.random.choice(PAYLOADS)
-            given = (scope, thread, event, payload, change, seen)
+            given = (scope, thread, event, world.random.choice(PAYLOADS), change, seen)
             await both.same(lambda s: s.session_logs.append_session_event(*given))
         case "m":
             rows = [*{row.event.event_id: row for row in (world.row(), world.row())}.values()]
@@ -507,6 +499,5 @@ async def test_the_kin_of_the_user_are_told(both):
     ]  # fmt: skip
     edges[3]["valid_until"], edges[4]["superseded_at"] = NOW + timedelta(days=9), NOW
     await both.put({"edges": edges})
-    kin = ["has_sister", "has_brother"]
-    told = await heard(both, turn(1, "hi").event, 1, once=True, kin=kin)
+    told = await heard(both, turn(1, "hi").event, 1, once=True, kin=["has_sister", "has_brother"])
     assert (told.user_name, told.kin) == ("Ann", ("carl", "bea"))
