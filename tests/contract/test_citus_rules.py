@@ -193,8 +193,7 @@ def bare_tables(sql: str, tables: set[str]) -> list[str]:
 
 def test_every_statement_names_its_tenant(spread_ones):
     texts = {name: readable(statement(name, literals=LITERALS)) for name in named_pieces()[0]}
-    bare = {name for name, sql in texts.items() if bare_tables(sql, spread_ones)}
-    assert bare == set(ACROSS_TENANTS)
+    assert {*ACROSS_TENANTS} == {n for n, sql in texts.items() if bare_tables(sql, spread_ones)}
 
 
 def test_a_statement_without_its_tenant_would_be_noticed():
@@ -215,42 +214,22 @@ def test_what_upserts_takes_no_time_of_the_server():
         assert not re.search(r"\bctid\b", sql), name
 
 
-class Names(Visitor):  # type: ignore[misc] # pglast ships no types
-    """Collects what a statement reads, locks and calls."""
+class Names:
+    """What a statement reads, calls, changes and locks."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: set[str] = set()
-        self.functions: set[str] = set()
-        self.updated: set[str] = set()
-        self.locks = self.merges = False
-
-    def visit_RangeVar(self, _: object, node: ast.RangeVar) -> None:
-        self.tables.add(node.relname)
-
-    def visit_FuncCall(self, _: object, node: ast.FuncCall) -> None:
-        self.functions.add(node.funcname[-1].sval)
-
-    def visit_LockingClause(self, _: object, node: ast.LockingClause) -> None:
-        self.locks = True
-
-    def visit_MergeStmt(self, _: object, node: ast.MergeStmt) -> None:
-        self.merges = True
-
-    def visit_UpdateStmt(self, _: object, node: ast.UpdateStmt) -> None:
-        self.updated |= {target.name for target in node.targetList}
-
-    def visit_OnConflictClause(self, _: object, node: ast.OnConflictClause) -> None:
-        self.updated |= {target.name for target in node.targetList or ()}
+    def __init__(self, sql: str) -> None:
+        nodes = [*_below([one.stmt for one in parse_sql(sql)])]
+        self.tables = {one.relname for one in nodes if isinstance(one, ast.RangeVar)}
+        self.functions = {one.funcname[-1].sval for one in nodes if isinstance(one, ast.FuncCall)}
+        changes = [one for one in nodes if isinstance(one, ast.UpdateStmt | ast.OnConflictClause)]
+        self.updated = {target.name for one in changes for target in one.targetList or ()}
+        self.locks = any(isinstance(one, ast.LockingClause) for one in nodes)
+        self.merges = any(isinstance(one, ast.MergeStmt) for one in nodes)
 
 
 @pytest.fixture(scope="module")
 def named():
-    found = {}
-    for name in named_pieces()[0]:
-        found[name] = Names()
-        found[name](parse_sql(readable(statement(name, literals=LITERALS))))
-    return found
+    return {name: Names(readable(statement(name, literals=LITERALS))) for name in named_pieces()[0]}
 
 
 def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(catalog, named):
@@ -274,12 +253,8 @@ def test_ids_are_no_counters_that_workers_would_share(catalog):
 def test_no_statement_merges_or_writes_what_each_node_would_make_up(spread_ones, named):
     assert [name for name, found in named.items() if found.merges] == []
     volatile = {"random", "gen_random_uuid", "uuidv7", "clock_timestamp", "statement_timestamp"}
-    made_up = {
-        name
-        for name, found in named.items()
-        if found.functions & volatile and found.tables & spread_ones
-    }
-    assert made_up == set()
+    makes_up = {name: one for name, one in named.items() if one.functions & volatile}
+    assert [name for name, one in makes_up.items() if one.tables & spread_ones] == []
 
 
 def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named):
@@ -288,22 +263,16 @@ def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named):
 
 def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, named):
     of_a_node = re.compile(r"pg_(try_)?advisory_|pg_notify|nextval")
-    asked = {
-        name
-        for name, found in named.items()
-        if found.tables & spread_ones and any(map(of_a_node.match, found.functions))
-    }
+    on_nodes = {name: one for name, one in named.items() if one.tables & spread_ones}
+    asked = {name for name, one in on_nodes.items() if any(map(of_a_node.match, one.functions))}
     hints = {name for name in asked if named[name].tables & {"consolidation_jobs"}}
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
 
 
 def test_statements_of_both_places_are_known(spread_ones, named):
-    found = {
-        name
-        for name, one in named.items()
-        if one.tables & spread_ones and one.tables & set(ON_COORDINATOR)
-    }
-    assert found == set(OF_BOTH_PLACES)
+    on_nodes = {name: one.tables for name, one in named.items() if one.tables & spread_ones}
+    both = {name for name, tables in on_nodes.items() if tables & set(ON_COORDINATOR)}
+    assert both == set(OF_BOTH_PLACES)
 
 
 def test_settings_reach_the_workers(named):
@@ -413,11 +382,11 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
 
     def of(self, text: bytes) -> set[str]:
         """Return the reasons of one statement."""
-        sql = readable(text)
-        tree = parse_sql(sql)
+        tree = parse_sql(readable(text))
         self.whole = [one.stmt for one in tree]
         self(tree)
-        if b"tenants)" in text and _tables(tree) & self.catalog.spread:
+        tables = {one.relname for one in _below(self.whole) if isinstance(one, ast.RangeVar)}
+        if b"tenants)" in text and tables & self.catalog.spread:
             self.found.add("an array of tenants")
         return self.found
 
@@ -517,11 +486,6 @@ def _below(node: object) -> Iterator[ast.Node]:
             yield from _below(getattr(node, name))
 
 
-def _tables(tree: object) -> set[str]:
-    statements = [one.stmt for one in tree] if isinstance(tree, tuple) else tree
-    return {one.relname for one in _below(statements) if isinstance(one, ast.RangeVar)}
-
-
 def broken(catalog: Catalog, texts: Mapping[str, bytes]) -> dict[str, set[str]]:
     """Return the reasons of every statement that Citus refuses, by name."""
     return {name: why for name, text in texts.items() if (why := Refusals(catalog).of(text))}
@@ -572,9 +536,8 @@ OPERATIONS = {
 def refusing(dsn):
     with psycopg.connect(dsn) as connection:
         tables = connection.execute(TABLES).fetchall()
-        functions = connection.execute(
-            "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'hippocampus'::regnamespace"
-        ).fetchall()
+        ours = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = %s::regnamespace"
+        functions = connection.execute(ours, ["hippocampus"]).fetchall()
         unsteady = connection.execute("SELECT proname FROM pg_proc WHERE provolatile <> 'i'")
         names = {name for (name,) in tables}
         found = re.compile(rf"(?:FROM|JOIN|INTO|UPDATE)\s+(?:{'|'.join(names)})\b", re.IGNORECASE)
@@ -590,12 +553,8 @@ def test_no_policy_of_a_spread_table_has_a_sub_select():
 
 
 def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing):
-    texts = {
-        name: statement(name, literals=LITERALS)
-        for name in named_pieces()[0]
-        if name not in ACROSS_TENANTS
-    }
-    refused = broken(refusing, texts)
+    names = set(named_pieces()[0]) - set(ACROSS_TENANTS)
+    refused = broken(refusing, {name: statement(name, literals=LITERALS) for name in names})
     known = {*OVER_SEVERAL_NODES, *ON_ONE_NODE}
     assert {} == {name: sorted(why) for name, why in refused.items() if name not in known}
     assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"

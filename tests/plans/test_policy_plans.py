@@ -208,8 +208,7 @@ def test_a_policy_reads_rows_of_its_profile_by_an_index(versions, name, has_stat
     policy, most = POLICIES[name]
     give_statistics(versions, has=has_statistics)
     read = reads_of(versions, "/app/u7/", policy())
-    scanned = {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"}
-    assert not scanned - EMPTY
+    assert not {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"} - EMPTY
     assert touched(read) <= most
 
 
@@ -343,8 +342,7 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(turns, stage, writte
     done = changed(before, after)
     # Policies are noted by the seam; here they run without it. Each due memory is another user's.
     noted = {"memory_changes": (DUE, 0, 0)} if in_sql else {}
-    rows = {table: row[:3] for table, row in done.items() if any(row[:3])}
-    assert {**written, **noted} == rows
+    assert {**written, **noted} == {table: row[:3] for table, row in done.items() if any(row[:3])}
     scanned = {table: row[3] for table, row in done.items() if row[3]}
     scanned.pop("threads", 0)  # its hundred rows fill one page
     policies = scanned.pop("retention_policies", 0)

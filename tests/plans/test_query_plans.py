@@ -140,9 +140,8 @@ def test_a_claim_touches_few_of_many_jobs(filled):
         filled.execute(BIND, ["/"])
         filled.execute(statement("take_in_order"))
         read = of_table(explained(filled, statement("claim_job"), values), "consolidation_jobs")
-        [taken] = filled.execute(
-            "SELECT tenant_id FROM consolidation_jobs WHERE status = 'running'"
-        ).fetchall()
+        running = "SELECT tenant_id FROM consolidation_jobs WHERE status = 'running'"
+        [taken] = filled.execute(running).fetchall()
     scans = [node for node in read if "Scan" in node["Node Type"]]
     assert "Seq Scan" not in kinds(scans)
     assert touched(scans) <= 4 * TENANTS
@@ -329,8 +328,7 @@ def test_a_slice_reads_its_page_and_no_more(slices, text, begin, end, most, mode
 @pytest.mark.parametrize("text", [THREAD, statement("count_memories", of_thread=True)])
 def test_a_thread_is_read_by_its_turns(slices, text, mode, has_statistics):
     give_statistics(slices, "memories", "memory_sources", has=has_statistics)
-    found = scan(slices, text, "-infinity", "infinity", mode)
-    assert ("memories_pkey", IN_THREAD) == found
+    assert ("memories_pkey", IN_THREAD) == scan(slices, text, "-infinity", "infinity", mode)
 
 
 @WITH_STATISTICS
@@ -339,8 +337,7 @@ def test_one_memory_is_read_with_its_relatives_alone(slices, has_statistics):
     found = slices.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 1")
     row = found.fetchone()
     assert row is not None
-    scope = Scope("app", "u7")
-    plans = reads_of(slices, "/app/u7/", derivation(scope, row[0], datetime.now(UTC)))
+    plans = reads_of(slices, "/app/u7/", derivation(Scope("app", "u7"), row[0], datetime.now(UTC)))
     read = [*of_table(plans, "memories"), *of_table(plans, "memory_sources")]
     assert read and "Seq Scan" not in kinds(read)
     assert touched(read) <= 20
