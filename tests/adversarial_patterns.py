@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -121,9 +122,8 @@ def load_rule_files() -> None:
         for given in [[argument] for argument in arguments] or [[]]:
             load(*given)
     asked = sys.modules["shared_core.nlp.asked_slots"]
-    for slot in asked._source()["slots"]:
-        asked._pattern("en", slot)
-        asked._pattern("zh", slot)
+    for language, slot in product(("en", "zh"), asked._source()["slots"]):
+        asked._pattern(language, slot)
     mind = sys.modules["shared_core.nlp.keywords_and_topics"]
     for table in mind.mind_rules()["findings"]:
         mind.patterns(table["dimension"])
@@ -233,10 +233,8 @@ def repeats(tree: Tree, lead: Lead) -> Iterator[tuple[str, str]]:
         elif op is ops.BRANCH:
             for branch in value[1]:
                 yield from repeats(branch, before)
-        elif op is ops.SUBPATTERN:
-            yield from repeats(value[3], before)
-        elif op in (ops.ASSERT, ops.ASSERT_NOT):
-            yield from repeats(value[1], before)
+        elif op in (ops.SUBPATTERN, ops.ASSERT, ops.ASSERT_NOT):
+            yield from repeats(value[-1], before)
         elif op is ops.ATOMIC_GROUP:
             yield from repeats(value, before)
 
@@ -283,17 +281,14 @@ def taken(items: list[tuple[Any, Any]]) -> str:
 
 
 def in_category(category: Any, character: str) -> bool:
-    found = {
-        ops.CATEGORY_DIGIT: character.isdigit(),
-        ops.CATEGORY_SPACE: character.isspace(),
-        ops.CATEGORY_WORD: character.isalnum() or character == "_",
-    }
-    negated = {
-        ops.CATEGORY_NOT_DIGIT: ops.CATEGORY_DIGIT,
-        ops.CATEGORY_NOT_SPACE: ops.CATEGORY_SPACE,
-        ops.CATEGORY_NOT_WORD: ops.CATEGORY_WORD,
-    }
-    return found[category] if category in found else not found[negated[category]]
+    digit, space = character.isdigit(), character.isspace()
+    word = character.isalnum() or character == "_"
+    found: dict[Any, bool] = {
+        ops.CATEGORY_DIGIT: digit, ops.CATEGORY_SPACE: space, ops.CATEGORY_WORD: word,
+        ops.CATEGORY_NOT_DIGIT: not digit, ops.CATEGORY_NOT_SPACE: not space,
+        ops.CATEGORY_NOT_WORD: not word,
+    }  # fmt: skip
+    return found[category]
 
 
 class TooSlow(Exception):

@@ -63,8 +63,7 @@ class Both:
 
     async def same(self, call: Callable[[Any], Awaitable[T]]) -> T:
         """Return the result of a call, which must be equal on both storages."""
-        first = await call(self.postgres)
-        second = await call(self.seekdb)
+        first, second = await call(self.postgres), await call(self.seekdb)
         assert second == first, f"{second!r:.2000}\nis not\n{first!r:.2000}"
         return first
 
@@ -104,12 +103,11 @@ class Both:
         """
         tenant = tenant or self.tenant
         with self._admin() as admin:
-            first = {
-                table: _read(
-                    columns, admin.execute(_select(table, columns, ""), [tenant]).fetchall()
-                )
+            found = {
+                table: admin.execute(_select(table, columns, ""), [tenant]).fetchall()
                 for table, columns in tables.items()
             }
+        first = {table: _read(tables[table], rows) for table, rows in found.items()}
         second = await self.seekdb._database.read(
             lambda tx: {
                 table: _read(columns, tx.rows(_select(table, columns, "`"), [tenant]))
@@ -117,15 +115,13 @@ class Both:
             }
         )
         for table, rows in first.items():
-            assert second[table] == rows, (
-                f"{table}: {second[table]!r:.2000}\nis not\n{rows!r:.2000}"
-            )
+            there = second[table]
+            assert there == rows, f"{table}: {there!r:.2000}\nis not\n{rows!r:.2000}"
         return first
 
     def _admin(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            self._dsn, options="-c search_path=hippocampus,public -c timezone=UTC"
-        )
+        options = "-c search_path=hippocampus,public -c timezone=UTC"
+        return psycopg.connect(self._dsn, options=options)
 
 
 def _select(table: str, columns: str, quote: str) -> str:
@@ -159,10 +155,8 @@ def _seekdb(name: str, value: object) -> object:
 
 def _read(columns: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
     names = columns.split()
-    read = [
-        {name: _plain(name, value) for name, value in zip(names, row, strict=True)} for row in rows
-    ]
-    return sorted(read, key=repr)
+    pairs = (zip(names, row, strict=True) for row in rows)
+    return sorted(({name: _plain(name, value) for name, value in row} for row in pairs), key=repr)
 
 
 def _plain(name: str, value: Any) -> Any:

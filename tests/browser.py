@@ -31,15 +31,10 @@ in_browser = pytest.mark.skipif(
 def running_browser() -> Iterator[Browser]:
     """Yield a browser. Its event loop holds the thread: no coroutine can run in it meanwhile."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium(),
-            args=[
-                "--no-sandbox",
-                "--disable-dev-shm-usage",  # also as root, in a small /dev/shm
-                "--disable-gpu",
-                "--renderer-process-limit=1",  # they cost more than they save
-            ],
-        )
+        # Also as root, in a small /dev/shm; more renderers cost more than they save.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+                   "--renderer-process-limit=1"]  # fmt: skip
+        browser = playwright.chromium.launch(executable_path=chromium(), args=options)
         yield browser
         browser.close()
 

@@ -4,6 +4,7 @@ Foreign keys delete along, and primary keys are kept, as the schema of PostgreSQ
 """
 
 import json
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -38,6 +39,10 @@ RunVerb = Callable[..., list[Row]]
 _DERIVED = ("embeddings", "facts", "memory_archive")
 Record = dict[str, Any]
 Tables = defaultdict[str, list[Record]]
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
 
 
 def tables(**rows: Sequence[Record]) -> Tables:
@@ -90,10 +95,13 @@ def _done(world: Tables, operation: Operation) -> list[Row]:
         case Insert():
             for values in operation.rows:
                 _insert(world, operation, dict(zip(operation.columns, values, strict=True)))
-        case Update():
+        case Update() | Delete():
             fitting = [one for one in world[operation.table] if _fits(one, operation.where)]
-            for one in fitting:
-                one.update(deepcopy(dict(operation.values)))
+            if isinstance(operation, Delete):
+                _delete(world, operation.table, fitting)
+            else:
+                for one in fitting:
+                    one.update(deepcopy(dict(operation.values)))
             return [tuple(one[name] for name in operation.returning) for one in fitting]
         case UpdateEach():
             names = (*operation.key, *operation.columns)
@@ -102,10 +110,6 @@ def _done(world: Tables, operation: Operation) -> list[Row]:
                 for one in world[operation.table]:
                     if all(one[name] == row[name] for name in operation.key):
                         one.update(deepcopy(row))
-        case Delete():
-            fitting = [one for one in world[operation.table] if _fits(one, operation.where)]
-            _delete(world, operation.table, fitting)
-            return [tuple(one[name] for name in operation.returning) for one in fitting]
         case _:
             raise NotImplementedError(operation)
     return []
@@ -193,14 +197,9 @@ def _aggregated(aggregate: Aggregate, some: Sequence[Record]) -> Any:
         return len(some)
     values = [one[_full(aggregate.column)] for one in some]
     values = [value for value in values if value is not None]
-    match aggregate.function:
-        case "max":
-            return max(values, default=None)
-        case "min":
-            return min(values, default=None)
-        case "sum":
-            return sum(values)
-    return sum(len(value.encode()) for value in values)
+    if aggregate.function in ("max", "min"):
+        return (max if aggregate.function == "max" else min)(values, default=None)
+    return sum(values if aggregate.function == "sum" else (len(one.encode()) for one in values))
 
 
 def _fits(row: Record, where: Sequence[Condition], prefix: str = "") -> bool:
@@ -220,21 +219,10 @@ def _is_met(row: Record, condition: Condition, prefix: str) -> bool:
             return value is None or value > asked
     if None in values:
         return False
-    match condition.comparison:
-        case "=":
-            return bool(value == asked)
-        case "<>":
-            return bool(value != asked)
-        case "<":
-            return bool(value < asked)
-        case "<=":
-            return bool(value <= asked)
-        case ">":
-            return bool(value > asked)
-        case ">=":
-            return bool(value >= asked)
-        case "in":
-            return value in (asked if len(values) == 1 else [tuple(one) for one in asked])
+    if condition.comparison == "in":
+        return value in (asked if len(values) == 1 else [tuple(one) for one in asked])
+    if compared := _COMPARED.get(condition.comparison):
+        return bool(compared(value, asked))
     return str(value).startswith(asked)
 
 
@@ -259,14 +247,9 @@ def _verbs(world: Tables, now: datetime | None) -> Mapping[str, RunVerb]:
         for (namespace, key), field in zip(vectors.addresses, vectors.fields, strict=True):
             for memory in _at(world, rest_of(namespace), key):
                 named = {"memory_id": memory["memory_id"], "model": vectors.model, "field": field}
-                world["embeddings"][:] = [
-                    one for one in world["embeddings"] if not named.items() <= one.items()
-                ]
-                world["embeddings"].append(_whole("embeddings", named))
+                held = [one for one in world["embeddings"] if not named.items() <= one.items()]
+                world["embeddings"][:] = [*held, _whole("embeddings", named)]
         return []
-
-    def append_turns(thread_id: str, rows: Sequence[EventRow]) -> list[Row]:
-        return _append(world, thread_id, rows, moment())
 
     def enqueue(
         thread_id: str | None, job: NewJob, changed_at: datetime | None = None
@@ -276,12 +259,10 @@ def _verbs(world: Tables, now: datetime | None) -> Mapping[str, RunVerb]:
         return []
 
     return {
-        "put_items": put_items,
-        "add_vectors": add_vectors,
-        "append_turns": append_turns,
-        "exclude_appends": lambda: [],
+        "put_items": put_items, "add_vectors": add_vectors, "exclude_appends": lambda: [],
+        "append_turns": lambda thread_id, rows: _append(world, thread_id, rows, moment()),
         "enqueue": enqueue,
-    }
+    }  # fmt: skip
 
 
 def _at(world: Tables, namespace: str, key: str) -> list[Record]:

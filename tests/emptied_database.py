@@ -34,10 +34,8 @@ class EmptiedDatabase:
         self.dsn = dsn
         self._admin = psycopg.connect(dsn, autocommit=True)
         tables = {name for (name,) in self._admin.execute(OF_TENANTS)} - {"memory_changes"}
-        deletes = [
-            sql.SQL("DELETE FROM {};").format(sql.Identifier("hippocampus", name))
-            for name in sorted(tables)
-        ]
+        names = [sql.Identifier("hippocampus", name) for name in sorted(tables)]
+        deletes = [sql.SQL("DELETE FROM {};").format(name) for name in names]
         self._admin.execute("SET session_replication_role = replica")  # in any order of the tables
         noted = sql.SQL(NOTED)  # the indexes of users that processes keep read all anew
         self._admin.execute(sql.SQL(FUNCTION).format(sql.SQL(" ").join([*deletes, noted])))

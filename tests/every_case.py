@@ -61,5 +61,4 @@ def _told(row: tuple[Any, ...], error: BaseException) -> str:
 def _report(failed: Sequence[str], count: int) -> None:
     assert count, "the table is empty"
     if failed:
-        lines = "\n- ".join([f"{len(failed)} of {count} cases fail:", *failed])
-        pytest.fail(lines, pytrace=False)
+        pytest.fail("\n- ".join([f"{len(failed)} of {count} cases fail:", *failed]), pytrace=False)

@@ -21,14 +21,10 @@ from shared_core import MemoryEngine, Scope, open_memory
 APP = "helpdesk"
 ANA, LIN = Scope(APP, "ana"), Scope(APP, "林晓雨")
 TALKS = {
-    ANA: (
-        "I live in Leeds.",
-        "My dog is called Pickle.",
-        "I moved to Edinburgh yesterday.",
-        "I work at Northwind now.",
-    ),
+    ANA: ("I live in Leeds.", "My dog is called Pickle.", "I moved to Edinburgh yesterday.",
+          "I work at Northwind now."),
     LIN: ("我住在杭州。", "我的猫叫团团。", "我上周搬到了成都。"),
-}
+}  # fmt: skip
 """What the users say, a turn a day from START on."""
 
 
@@ -58,10 +54,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 async def tell(memory: MemoryEngine, scope: Scope, texts: Sequence[str]) -> None:
     """Store a conversation of a user, and consolidate it."""
-    turns = [
-        said(f"turn-{place}", text, START + timedelta(days=place))
-        for place, text in enumerate(texts)
-    ]
+    days = [(place, START + timedelta(days=place), text) for place, text in enumerate(texts)]
+    turns = [said(f"turn-{place}", text, day) for place, day, text in days]
     await memory.append_events(scope, "thread-1", turns)
     await memory.consolidate(scope, "thread-1")
 

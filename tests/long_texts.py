@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from typing import Any
 
 from shared_core import Event, Scope, open_memory
 
@@ -47,23 +48,18 @@ async def embed(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(ANN, "It loads the model.")
         for text in texts():
-            part, whole = [
-                await within_limit(memory.remember(ANN, text[:length]))
-                for length in (EMBEDDED // 4, EMBEDDED)
-            ]
+            parts = (text[: EMBEDDED // 4], text[:EMBEDDED])
+            part, whole = [await within_limit(memory.remember(ANN, one)) for one in parts]
             assert whole <= 8 * max(part, LEAST_S), f"{part:.1f} s, {whole:.1f} s: {text[:20]}"
 
 
 async def read(dsn: str) -> None:
     """Let every verb of a memory read each text."""
-    now = datetime.now(UTC)
-    async with open_memory(
-        dsn, embedder=lambda texts: [[1.0]] * len(texts), worker=False
-    ) as memory:
+    given: Any = {"author": "ann", "role": "user", "occurred_at": datetime.now(UTC)}
+    options: Any = {"embedder": lambda texts: [[1.0]] * len(texts), "worker": False}
+    async with open_memory(dsn, **options) as memory:
         for number, text in enumerate(texts()):
-            turn = Event(
-                event_id=f"e{number}", author="ann", role="user", text=text, occurred_at=now
-            )
+            turn = Event(event_id=f"e{number}", text=text, **given)
             await within_limit(memory.remember(ANN, text))
             await within_limit(memory.append_events(ANN, "long", [turn]))
             await within_limit(memory.recall(ANN, text))

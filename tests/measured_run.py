@@ -101,5 +101,4 @@ class MeasuredRun:
 
 
 def _processor_seconds() -> list[float]:
-    used = [resource.getrusage(who) for who in WHO]
-    return [each.ru_utime + each.ru_stime for each in used]
+    return [each.ru_utime + each.ru_stime for each in map(resource.getrusage, WHO)]

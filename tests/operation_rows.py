@@ -35,25 +35,15 @@ def number(place: int) -> UUID:
 
 def memory(place: int, **given: object) -> list[object]:
     row: dict[str, object] = {
-        "memory_id": number(place),
-        "namespace": "/facts/",
-        "key": f"k{place:05}",
-        "kind": "item",
-        "text": f"text {place}",
-        "value": {"content": f"text {place}"},
-        "terms": "",
-        "term_count": 0,
-        "importance": 5,
-        "occurred_at": NOW + timedelta(seconds=place),
-        "created_at": NOW,
-        "updated_at": NOW,
-        "thread_id": None,
-        "superseded_at": None,
-    }
+        "memory_id": number(place), "namespace": "/facts/", "key": f"k{place:05}", "kind": "item",
+        "text": f"text {place}", "value": {"content": f"text {place}"}, "terms": "",
+        "term_count": 0, "importance": 5, "occurred_at": NOW + timedelta(seconds=place),
+        "created_at": NOW, "updated_at": NOW, "thread_id": None, "superseded_at": None,
+    }  # fmt: skip
     return [{**row, **given}[column] for column in MEMORY]
 
 
-def memories(*places: int, exists: str = "error") -> Insert:
+def memories(*places: int) -> Insert:
     return Insert("memories", MEMORY, [memory(place) for place in places])
 
 

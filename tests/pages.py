@@ -38,9 +38,8 @@ import yaml
 from warm_python import run_warm, warm_program
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    [*ROOT.glob("README*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("docs/**/*.md")]
-)
+PLACES = ("README*.md", "examples/**/*.md", "docs/**/*.md")
+PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 BLOCK = re.compile(
     r"^(?:[ ]*<!--[ ]*(?P<mark>[\w ]+?)(?::[ ]*(?P<value>.*?))?[ ]*-->\n(?:[ ]*\n)*)?"
     r"(?P<indent>[ ]*)(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<text>.*?)"
@@ -51,10 +50,8 @@ COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.M)
 MARKS = {None, "not run", "file", "background"}
 PROGRAMS = ("python", "sh", "console", "sql")
 PARSERS: dict[str, Callable[[str], object]] = {
-    "json": json.loads,
-    "toml": tomllib.loads,
-    "yaml": yaml.safe_load,
-}
+    "json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load,
+}  # fmt: skip
 SHOWN = {"text", "diff", "dockerfile", "ini", "promql", "http"}
 """Languages of blocks that show something; they are neither run nor parsed."""
 PATIENCE = 300
@@ -95,16 +92,10 @@ def blocks_of(page: Path) -> list[Block]:
         follows = after and after["language"] == "text" and not after["mark"]
         if follows and text[one.end() : after.start()].strip():  # type: ignore[union-attr]
             follows = None
-        blocks.append(
-            Block(
-                one["language"],
-                dedent(one["text"]),
-                one["mark"],
-                one["value"] or "",
-                dedent(after["text"]) if after and follows else None,
-                1 + text[: one.start("fence")].count("\n"),
-            )
-        )
+        shown = dedent(after["text"]) if after and follows else None
+        line = 1 + text[: one.start("fence")].count("\n")
+        given = (one["language"], dedent(one["text"]), one["mark"], one["value"] or "")
+        blocks.append(Block(*given, shown, line))
     return blocks
 
 
@@ -152,12 +143,7 @@ class PageRun:
 
     def run(self, block: Block) -> None:
         """Run a block, and compare what it prints with what the page shows."""
-        {
-            "python": self._run_python,
-            "sh": self._run_sh,
-            "console": self._run_console,
-            "sql": self._run_sql,
-        }[block.language](block)
+        getattr(self, f"_run_{block.language}")(block)
 
     def copy_example(self, page: Path) -> None:
         """Copy the files beside a page of the examples, which its commands run."""
@@ -174,12 +160,8 @@ class PageRun:
     def _run_python(self, block: Block) -> None:
         folder = self.folder.parent / f"line-{block.line}"
         folder.mkdir()
-        ran = run_warm(
-            ["-c", block.text],
-            cwd=folder,
-            env=self._environment(self._database()),
-            timeout=PATIENCE,
-        )
+        environment = self._environment(self._database())
+        ran = run_warm(["-c", block.text], cwd=folder, env=environment, timeout=PATIENCE)
         assert (0, "") == (ran.returncode, ran.stderr), f"line {block.line}"
         assert ran.stdout.strip(), "the program prints nothing"
         assert block.shown is not None, f"the page does not show what it prints:\n{ran.stdout}"

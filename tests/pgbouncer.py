@@ -37,25 +37,19 @@ def pgbouncer(
     folder = Path(tempfile.mkdtemp(prefix="bouncer-"))
     owner = server.stat()
     lines = [
-        "[databases]",
-        f"* = host={server} port={conninfo_to_dict(dsn)['port']} user=postgres",
-        "[pgbouncer]",
-        "listen_addr =",
-        f"listen_port = {PORT}",
-        f"unix_socket_dir = {folder}",
-        "auth_type = any",
-        f"default_pool_size = {sessions}",
+        "[databases]", f"* = host={server} port={conninfo_to_dict(dsn)['port']} user=postgres",
+        "[pgbouncer]", "listen_addr =", f"listen_port = {PORT}", f"unix_socket_dir = {folder}",
+        "auth_type = any", f"default_pool_size = {sessions}",
         *(f"{name} = {value}" for name, value in ({"pool_mode": "transaction"} | settings).items()),
-    ]
+    ]  # fmt: skip
     if version >= TRACKS:
         lines.append(f"max_prepared_statements = {prepared}")
     (folder / "pgbouncer.ini").write_text("\n".join(lines))
     os.chown(folder, owner.st_uid, owner.st_gid)
     (folder / "pgbouncer.ini").chmod(0o644)
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, folder / "pgbouncer.ini"], stdout=log, stderr=log, **_as(owner)
-        )
+        command = [program, folder / "pgbouncer.ini"]
+        process = subprocess.Popen(command, stdout=log, stderr=log, **_as(owner))
     pooled = make_conninfo(dsn, host=str(folder), port=PORT)
     try:
         _wait(process, pooled, folder / "log")

@@ -38,9 +38,8 @@ class EmptiedDatabase:
     def __init__(self, dsn: str, template: str) -> None:
         with psycopg.connect(template) as connection:
             kept = _filled(connection, _tables(connection))
-        self._superuser = psycopg.connect(
-            dsn, autocommit=True, options="-c session_replication_role=replica"
-        )
+        options = "-c session_replication_role=replica"
+        self._superuser = psycopg.connect(dsn, autocommit=True, options=options)
         self._tables = _tables(self._superuser) - kept
 
     def empty(self) -> None:

@@ -1,7 +1,7 @@
 """Arguments that mean nothing, of any type: an error names each of them, and nothing is done."""
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,8 +42,7 @@ Call = Callable[[MemoryEngine], Any]
 @pytest.fixture(scope="module")
 def memory(shared_memory):
     """The shared memory, with a memory of Ann."""
-    told = NewMemory(text="Ann sails.", key="k", kind="summary")
-    run_sync(shared_memory.remember(ANN, told))
+    run_sync(shared_memory.remember(ANN, NewMemory(text="Ann sails.", key="k", kind="summary")))
     return shared_memory
 
 
@@ -55,21 +54,16 @@ KEYED: list[Callable[[MemoryEngine, Any], Any]] = [
     lambda m, keys: m.retention.unknown_keys(ANN, keys),
 ]
 CALLS: list[tuple[Call, str]] = [
-    *[
-        (lambda m, verb=verb, keys=keys: verb(m, keys), "keys must be a key or memory id")
-        for verb in KEYED
-        for keys in (None, 7, b"k", {"k": 1}, ["k", None])
-    ],
+    *[(lambda m, verb=verb, keys=keys: verb(m, keys), "keys must be a key or memory id")
+      for verb in KEYED for keys in (None, 7, b"k", {"k": 1}, ["k", None])],
     (lambda m: m.retention.curve(ANN, None), "key must be a key or memory id, got None"),
     (lambda m: m.retention.curve(ANN, "k", days_ahead="7"), "days_ahead must be a number"),
     (lambda m: m.retention.curve(ANN, "k", days_ahead=NAN), "days_ahead must be between"),
     (lambda m: m.retention.curve(ANN, "k", points=2.5), "points must be between"),
     (lambda m: m.retention.stats(days="7"), r"days must be a list, e.g. \[7, 30\], got '7'"),
     (lambda m: m.retention.stats(days=7), "days must be a list"),
-    *[
-        (lambda m, one=one: m.retention.stats(days=[1, one]), "days must be")
-        for one in (True, "7", None, -1, NAN, INF, 1e9)
-    ],
+    *[(lambda m, one=one: m.retention.stats(days=[1, one]), "days must be")
+      for one in (True, "7", None, -1, NAN, INF, 1e9)],
     (lambda m: m.retention.list_faded(ANN, stages="demoted"), "stages must be a list"),
     (lambda m: m.retention.list_faded(ANN, kinds=7), "kinds must be a list"),
     (lambda m: m.retention.list_faded(ANN, limit="x"), "limit must be between"),
@@ -84,10 +78,8 @@ CALLS: list[tuple[Call, str]] = [
     (lambda m: m.forget_turns(ANN, None, ["e"]), "thread_id must be a text"),
     (lambda m: m.forget_thread(ANN, 7), "thread_id must be a text"),
     (lambda m: m.slice(ANN, zone="Mars/Olympus"), "zone must be a time zone.*'Mars/Olympus'"),
-    *[
-        (lambda m, zone=zone: m.slice(ANN, bucket="day", zone=zone), "zone must be a time zone")
-        for zone in ("", "Europe", "/etc/passwd", "../UTC", 8, "\x00")
-    ],
+    *[(lambda m, zone=zone: m.slice(ANN, bucket="day", zone=zone), "zone must be a time zone")
+      for zone in ("", "Europe", "/etc/passwd", "../UTC", 8, "\x00")],
     (lambda m: m.slice(ANN, asked_at="now"), "asked_at must be a datetime"),
     (lambda m: m.slice(ANN, asked_at=0), "asked_at must be a datetime"),
     (lambda m: m.forget(ANN, DEEP), "keys"),
@@ -136,40 +128,25 @@ NO_SCOPES: list[Any] = [None, "app/ann", ("app", "ann"), Scope("app", None)]
 
 @pytest.mark.parametrize("scope", NO_SCOPES, ids=repr)
 async def test_what_is_no_scope_is_named_by_every_verb(memory, scope):
-    calls: list[Call] = [
-        lambda m: m.retention.pin(scope, "k"),
-        lambda m: m.retention.unpin(scope, "k"),
-        lambda m: m.retention.revive(scope, "k"),
-        lambda m: m.forget(scope, "k"),
-        lambda m: m.forget_turns(scope, "t", ["e"]),
-        lambda m: m.forget_thread(scope, "t"),
-        lambda m: m.forget_scope(scope),
-        lambda m: m.retention.curve(scope, "k"),
-        lambda m: m.cleanup(scope),
-        lambda m: m.retention.list_faded(scope),
-        lambda m: m.list_memories(scope),
-        lambda m: m.accesses.record_now(scope, []),
-        lambda m: m.accesses(scope, []),
-        lambda m: m.slice(scope),
-        lambda m: m.thread_summary(scope, "t"),
-        lambda m: m.context_window(scope, "t", "q"),
-        lambda m: m.recall(scope, "q"),
-        lambda m: m.remember(scope, "tea"),
-        lambda m: m.consolidate(scope, "t"),
-        lambda m: m.reflect(scope),
-        lambda m: m.runs(scope),
-        lambda m: m.append_events(scope, "t", []),
-    ]
+    m, keeping = memory, memory.retention
+    calls: list[tuple[Callable[..., Any], Sequence[Any]]] = [
+        (keeping.pin, ["k"]), (keeping.unpin, ["k"]), (keeping.revive, ["k"]), (m.forget, ["k"]),
+        (m.forget_turns, ["t", ["e"]]), (m.forget_thread, ["t"]), (m.forget_scope, []),
+        (keeping.curve, ["k"]), (m.cleanup, []), (keeping.list_faded, []), (m.list_memories, []),
+        (m.accesses.record_now, [[]]), (m.accesses, [[]]), (m.slice, []), (m.thread_summary, ["t"]),
+        (m.context_window, ["t", "q"]), (m.recall, ["q"]), (m.remember, ["tea"]),
+        (m.consolidate, ["t"]), (m.reflect, []), (m.runs, []), (m.append_events, ["t", []]),
+    ]  # fmt: skip
     if scope is not None:
-        calls += [lambda m: m.retention.stats(scope), lambda m: m.retention.forget_faded(scope)]
+        calls += [(keeping.stats, []), (keeping.forget_faded, [])]
     if not isinstance(scope, Scope):
-        calls.append(lambda m: m.end_session(scope, "t"))  # of impossible ids there is no session
+        calls.append((m.end_session, ["t"]))  # of impossible ids there is no session
     wrong = r"scope must be a Scope\(app, user\)"
     if isinstance(scope, Scope):
         wrong = r"user_id must be a string, got NoneType: None \(Scope.user\)"
-    for call in calls:
+    for verb, more in calls:
         with pytest.raises(InvalidInput, match=wrong):
-            await call(memory)
+            await verb(scope, *more)
 
 
 @pytest.mark.parametrize(
@@ -198,26 +175,21 @@ async def test_a_cleanup_of_adk_names_what_means_nothing(memory, options):
 
 @pytest.mark.parametrize(
     ("answer", "wrong"),
-    [
-        (NOW.replace(tzinfo=None), "a_clock returned has no time zone"),
-        (NOW.timestamp(), "a_clock returned must be a datetime with a time zone"),
-        (None, "a_clock returned must be a datetime"),
-    ],
-)
+    [(NOW.replace(tzinfo=None), "has no time zone"), (None, "must be a datetime"),
+     (NOW.timestamp(), "must be a datetime with a time zone")],
+)  # fmt: skip
 async def test_a_clock_that_tells_no_moment_is_named(shared_dsn, answer, wrong):
     def a_clock() -> Any:
         return answer
 
     async with open_memory(shared_dsn, worker=False, clock=a_clock) as memory:
-        for call in (
-            lambda: memory.remember(ANN, "tea"),
-            lambda: memory.recall(ANN, "tea"),
-            lambda: memory.slice(ANN, "yesterday"),
-            lambda: memory.retention.forget_faded(),
-            lambda: memory.retention.stats(),
-        ):
-            with pytest.raises(InvalidInput, match=wrong):
-                await call()
+        for verb, given in (
+            (memory.remember, (ANN, "tea")), (memory.recall, (ANN, "tea")),
+            (memory.slice, (ANN, "yesterday")), (memory.retention.forget_faded, ()),
+            (memory.retention.stats, ()),
+        ):  # fmt: skip
+            with pytest.raises(InvalidInput, match=f"a_clock returned {wrong}"):
+                await verb(*given)
     with pytest.raises(InvalidInput, match="clock must be a function"):
         open_memory(shared_dsn, clock=NOW)
 
@@ -242,13 +214,12 @@ async def test_a_strength_that_means_nothing_is_named_and_nothing_is_half_writte
 ):
     turns = [said(n, text) for n, text in enumerate(["I bake.", "I sail.", "I knit."])]
     async with open_memory(shared_dsn, worker=False, strength=strange(answer)) as memory:
-        with pytest.raises(
-            InvalidInput, match="my_strength given as strength (must|raised)"
-        ) as told:
+        named = "my_strength given as strength"
+        with pytest.raises(InvalidInput, match=f"{named} (must|raised)") as told:
             await memory.append_events(scope, "t", turns, later=later)
         if isinstance(answer, KeyError):
             assert told.value.__cause__ is answer and "'I sail.'" in str(told.value)
-        with pytest.raises(InvalidInput, match="my_strength given as strength"):
+        with pytest.raises(InvalidInput, match=named):
             await memory.remember(scope, ["I bake bread.", "We sail."])
         assert [] == [*await memory.list_memories(scope)]
         assert not (await memory.slice(scope)).memories
@@ -393,15 +364,13 @@ async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(memory,
 
 async def test_a_dry_run_says_how_many_it_does_not_list(clocked, clock):
     keeping = clocked.retention
-    for user in ("ann", "bob"):
-        told = [NewMemory(text=f"{n}", kind="summary") for n in range(3)]
-        await clocked.remember(Scope("app", user), told)
+    for scope in (Scope("app", "ann"), Scope("app", "bob")):
+        await clocked.remember(scope, [NewMemory(text=f"{n}", kind="summary") for n in range(3)])
     clock.day = 40
     plan = await keeping.forget_faded(dry_run=True, limit=2)
     assert (6, 2, 4) == (plan.total, len(plan.listed), plan.not_listed)
     assert 0 == (await keeping.forget_faded(dry_run=True)).not_listed
-    ann = Scope("app", "ann")
-    assert 3 == (await keeping.forget_faded(ann, dry_run=True, limit=0)).not_listed
+    assert 3 == (await keeping.forget_faded(scope, dry_run=True, limit=0)).not_listed
     ahead = (await keeping.stats(days=[30, 0, 30.0])).ahead
     assert {30.0: 6, 0.0: 6} == {days: fates["demoted"] for days, fates in ahead.items()}
     done = await keeping.forget_faded()

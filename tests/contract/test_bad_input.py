@@ -79,8 +79,6 @@ TEXTS = {
     "1 MB of long words": " ".join(DRAWN.randbytes(32).hex() for _ in range(16_000)),
     "1 MB of Chinese": "".join(map(chr, DRAWN.choices(range(0x4E00, 0x9FFF), k=330_000))),
 }
-
-
 any_text = pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 
 
@@ -226,10 +224,9 @@ async def test_an_id_that_cannot_be_stored_is_named_in_the_error(engine, dsn, ba
                 await call()
     with pytest.raises(InvalidInput, match="thread_id"):
         await engine.append_events(ALICE, bad, [said("e1", "tea")])
+    turns = [said("e1", "tea"), replace(said("e2", "tea"), event_id=bad)]
     with pytest.raises(InvalidInput, match="event_id"):
-        await engine.append_events(
-            ALICE, "s", [said("e1", "tea"), replace(said("e2", "tea"), event_id=bad)]
-        )
+        await engine.append_events(ALICE, "s", turns)
     if bad is not None:
         with pytest.raises(InvalidInput, match="key"):
             await engine.remember(ALICE, ["tea", NewMemory(text="tea", key=bad)])

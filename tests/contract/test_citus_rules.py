@@ -5,7 +5,7 @@ named. The last tests are about what a real cluster refused.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -74,24 +74,24 @@ def catalog(dsn):
         yield connection
 
 
-def spread_tables(catalog: psycopg.Connection[tuple[str, ...]]) -> set[str]:
-    rows = catalog.execute(TABLES)
-    return {name for (name,) in rows if place_of(name) == "distributed"}
+@pytest.fixture
+def spread_ones(catalog):
+    """The names of the tables that lie on the nodes."""
+    return {name for (name,) in catalog.execute(TABLES) if place_of(name) == "distributed"}
 
 
-def test_every_table_of_tenants_is_spread(catalog):
+def test_every_table_of_tenants_is_spread(catalog, spread_ones):
     found = catalog.execute(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = 'hippocampus'"
         " AND column_name = 'tenant_id' AND is_nullable = 'NO' AND data_type = 'text'"
         " AND is_generated = 'NEVER'"
     )
     whole = {*ON_COORDINATOR, *REFERENCES}
-    assert {name for (name,) in found} - whole == spread_tables(catalog)
-    named = catalog.execute(TABLES)
-    assert {*REFERENCES, *ON_COORDINATOR} <= {name for (name,) in named}
+    assert {name for (name,) in found} - whole == spread_ones
+    assert whole <= {name for (name,) in catalog.execute(TABLES)}
 
 
-def test_every_key_holds_the_tenant_first(catalog):
+def test_every_key_holds_the_tenant_first(catalog, spread_ones):
     keys = catalog.execute(
         "SELECT c.relname, i.indexrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum = i.indkey[0])"
@@ -99,9 +99,9 @@ def test_every_key_holds_the_tenant_first(catalog):
         " WHERE (i.indisunique OR i.indisexclusion)"
         " AND c.relnamespace = 'hippocampus'::regnamespace"
     ).fetchall()
-    spread_ones = [row for row in keys if row[0] in spread_tables(catalog)]
-    assert {row[0] for row in spread_ones} == spread_tables(catalog)  # each has a primary key
-    assert [row for row in spread_ones if row[2] != "tenant_id"] == []
+    of_these = [row for row in keys if row[0] in spread_ones]
+    assert {row[0] for row in of_these} == spread_ones  # each has a primary key
+    assert [row for row in of_these if row[2] != "tenant_id"] == []
 
 
 def test_what_refers_refers_within_the_tenant(catalog):
@@ -136,35 +136,43 @@ class Levels(Visitor):  # type: ignore[misc] # pglast ships no types
         self.bare: list[str] = []
 
     def visit_SelectStmt(self, _: object, node: ast.SelectStmt) -> None:
-        self._level(node.fromClause or (), [node.whereClause])
+        self._level(node.fromClause or (), node.whereClause)
 
     def visit_UpdateStmt(self, _: object, node: ast.UpdateStmt) -> None:
-        self._level([node.relation, *(node.fromClause or ())], [node.whereClause])
+        self._level([node.relation, *(node.fromClause or ())], node.whereClause)
 
     def visit_DeleteStmt(self, _: object, node: ast.DeleteStmt) -> None:
-        self._level([node.relation, *(node.usingClause or ())], [node.whereClause])
+        self._level([node.relation, *(node.usingClause or ())], node.whereClause)
 
     def visit_InsertStmt(self, _: object, node: ast.InsertStmt) -> None:
         columns = [column.name for column in node.cols or ()]
         if node.relation.relname in self.tables and "tenant_id" not in columns:
             self.bare.append(f"INSERT {node.relation.relname}")
 
-    def _level(self, sources: Iterable[ast.Node], conditions: Sequence[ast.Node | None]) -> None:
-        tables, quals = [], [*conditions]
-        todo = [*sources]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, ast.RangeVar):
-                tables.append(node)
-            elif isinstance(node, ast.JoinExpr):
-                todo += [node.larg, node.rarg]
-                quals += [node.quals, *(ast.ColumnRef(fields=(n,)) for n in node.usingClause or ())]
+    def _level(self, sources: Iterable[ast.Node], where: ast.Node | None) -> None:
+        tables, joins = _tables_and_joins(sources)
+        used = [ast.ColumnRef(fields=(name,)) for one in joins for name in one.usingClause or ()]
+        quals = [where, *(one.quals for one in joins), *used]
         said = " ".join(RawStream()(qual) for qual in quals if qual is not None)
-        for table in tables:
-            name = table.alias.aliasname if table.alias else table.relname
-            held = re.search(rf"\b{name}\.tenant_id\b|(?<![.\w])tenant_id\b", said)
-            if table.relname in self.tables and not held:
-                self.bare.append(table.relname)
+        for alias, name in tables:
+            held = re.search(rf"\b{alias}\.tenant_id\b|(?<![.\w])tenant_id\b", said)
+            if name in self.tables and not held:
+                self.bare.append(name)
+
+
+def _tables_and_joins(
+    sources: Iterable[ast.Node],
+) -> tuple[list[tuple[str, str]], list[ast.JoinExpr]]:
+    """Return the aliases and names of the tables of a level, and its joins."""
+    tables, joins, todo = [], [], [*sources]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.RangeVar):
+            tables.append((node.alias.aliasname if node.alias else node.relname, node.relname))
+        elif isinstance(node, ast.JoinExpr):
+            todo += [node.larg, node.rarg]
+            joins.append(node)
+    return tables, joins
 
 
 def readable(text: bytes) -> str:
@@ -177,15 +185,15 @@ def readable(text: bytes) -> str:
     return re.sub(r"%\((\w+)\)[sb]", numbered, text.decode()).replace("%%", "%")
 
 
-def test_every_statement_names_its_tenant(catalog):
-    spread_ones, bare = spread_tables(catalog), {}
-    for name in named_pieces()[0]:
-        sql = readable(statement(name, literals=LITERALS))
-        levels = Levels(spread_ones)
-        levels(parse_sql(sql))
-        if levels.bare:
-            bare[name] = levels.bare
-    assert set(bare) == set(ACROSS_TENANTS)
+def bare_tables(sql: str, tables: set[str]) -> list[str]:
+    levels = Levels(tables)
+    levels(parse_sql(sql))
+    return levels.bare
+
+
+def test_every_statement_names_its_tenant(spread_ones):
+    texts = {name: readable(statement(name, literals=LITERALS)) for name in named_pieces()[0]}
+    assert {*ACROSS_TENANTS} == {n for n, sql in texts.items() if bare_tables(sql, spread_ones)}
 
 
 def test_a_statement_without_its_tenant_would_be_noticed():
@@ -195,9 +203,7 @@ def test_a_statement_without_its_tenant_would_be_noticed():
         "SELECT 1 FROM facts f JOIN memories m USING (memory_id) WHERE f.tenant_id = 'a'",
         "INSERT INTO memories (key) VALUES ('a')",
     ):
-        levels = Levels({"memories"})
-        levels(parse_sql(sql))
-        assert levels.bare, sql
+        assert bare_tables(sql, {"memories"}), sql
 
 
 def test_what_upserts_takes_no_time_of_the_server():
@@ -208,42 +214,22 @@ def test_what_upserts_takes_no_time_of_the_server():
         assert not re.search(r"\bctid\b", sql), name
 
 
-class Names(Visitor):  # type: ignore[misc] # pglast ships no types
-    """Collects what a statement reads, locks and calls."""
+class Names:
+    """What a statement reads, calls, changes and locks."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: set[str] = set()
-        self.functions: set[str] = set()
-        self.updated: set[str] = set()
-        self.locks = self.merges = False
-
-    def visit_RangeVar(self, _: object, node: ast.RangeVar) -> None:
-        self.tables.add(node.relname)
-
-    def visit_FuncCall(self, _: object, node: ast.FuncCall) -> None:
-        self.functions.add(node.funcname[-1].sval)
-
-    def visit_LockingClause(self, _: object, node: ast.LockingClause) -> None:
-        self.locks = True
-
-    def visit_MergeStmt(self, _: object, node: ast.MergeStmt) -> None:
-        self.merges = True
-
-    def visit_UpdateStmt(self, _: object, node: ast.UpdateStmt) -> None:
-        self.updated |= {target.name for target in node.targetList}
-
-    def visit_OnConflictClause(self, _: object, node: ast.OnConflictClause) -> None:
-        self.updated |= {target.name for target in node.targetList or ()}
+    def __init__(self, sql: str) -> None:
+        nodes = [*_below([one.stmt for one in parse_sql(sql)])]
+        self.tables = {one.relname for one in nodes if isinstance(one, ast.RangeVar)}
+        self.functions = {one.funcname[-1].sval for one in nodes if isinstance(one, ast.FuncCall)}
+        changes = [one for one in nodes if isinstance(one, ast.UpdateStmt | ast.OnConflictClause)]
+        self.updated = {target.name for one in changes for target in one.targetList or ()}
+        self.locks = any(isinstance(one, ast.LockingClause) for one in nodes)
+        self.merges = any(isinstance(one, ast.MergeStmt) for one in nodes)
 
 
 @pytest.fixture(scope="module")
 def named():
-    found = {}
-    for name in named_pieces()[0]:
-        found[name] = Names()
-        found[name](parse_sql(readable(statement(name, literals=LITERALS))))
-    return found
+    return {name: Names(readable(statement(name, literals=LITERALS))) for name in named_pieces()[0]}
 
 
 def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(catalog, named):
@@ -264,41 +250,29 @@ def test_ids_are_no_counters_that_workers_would_share(catalog):
     assert catalog.execute(counters).fetchall() == []
 
 
-def test_no_statement_merges_or_writes_what_each_node_would_make_up(catalog, named):
+def test_no_statement_merges_or_writes_what_each_node_would_make_up(spread_ones, named):
     assert [name for name, found in named.items() if found.merges] == []
     volatile = {"random", "gen_random_uuid", "uuidv7", "clock_timestamp", "statement_timestamp"}
-    made_up = {
-        name
-        for name, found in named.items()
-        if found.functions & volatile and found.tables & spread_tables(catalog)
-    }
-    assert made_up == set()
+    makes_up = {name: one for name, one in named.items() if one.functions & volatile}
+    assert [name for name, one in makes_up.items() if one.tables & spread_ones] == []
 
 
 def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named):
     assert [name for name, found in named.items() if found.locks and name in ACROSS_TENANTS] == []
 
 
-def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(catalog, named):
-    spread_ones = spread_tables(catalog)
+def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, named):
     of_a_node = re.compile(r"pg_(try_)?advisory_|pg_notify|nextval")
-    asked = {
-        name
-        for name, found in named.items()
-        if found.tables & spread_ones and any(map(of_a_node.match, found.functions))
-    }
+    on_nodes = {name: one for name, one in named.items() if one.tables & spread_ones}
+    asked = {name for name, one in on_nodes.items() if any(map(of_a_node.match, one.functions))}
     hints = {name for name in asked if named[name].tables & {"consolidation_jobs"}}
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
 
 
-def test_statements_of_both_places_are_known(catalog, named):
-    spread_ones = spread_tables(catalog)
-    found = {
-        name
-        for name, one in named.items()
-        if one.tables & spread_ones and one.tables & set(ON_COORDINATOR)
-    }
-    assert found == set(OF_BOTH_PLACES)
+def test_statements_of_both_places_are_known(spread_ones, named):
+    on_nodes = {name: one.tables for name, one in named.items() if one.tables & spread_ones}
+    both = {name for name, tables in on_nodes.items() if tables & set(ON_COORDINATOR)}
+    assert both == set(OF_BOTH_PLACES)
 
 
 def test_settings_reach_the_workers(named):
@@ -310,21 +284,18 @@ def test_settings_reach_the_workers(named):
         if "set_config" in found.functions and propagated((text, values)) == [(text, values)]:
             kept.append(name)
     assert sorted(kept) == sorted(SPREAD_LATE)
-    [first, second, *_, last] = propagated((statement("tune_index_search"), {
-        "ef_search": 40, "max_scan": 100,
-    }))  # fmt: skip
+    tuning = (statement("tune_index_search"), {"ef_search": 40, "max_scan": 100})
+    [first, second, *_, last] = propagated(tuning)
     assert first == (b"SET LOCAL hnsw.iterative_scan TO 'relaxed_order'", {})
     assert second == (b"SET LOCAL hnsw.ef_search TO '40'", {})
     assert last == (b"SET LOCAL jit TO 'off'", {})
-    assert propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))[0][0].startswith(
-        b"SELECT"
-    )
+    [(text, _), *_] = propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))
+    assert text.startswith(b"SELECT")
 
 
 def test_identities_are_literals_in_the_text_of_set_local():
-    steps = bound_everywhere(
-        {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
-    )
+    bound = {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
+    steps = bound_everywhere(bound)
     assert [text for text, values in steps if values] == []
     assert steps[-1][0] == b"SET LOCAL hippocampus.scope TO '/it''s 100%%/(x)s/'"
 
@@ -411,11 +382,11 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
 
     def of(self, text: bytes) -> set[str]:
         """Return the reasons of one statement."""
-        sql = readable(text)
-        tree = parse_sql(sql)
+        tree = parse_sql(readable(text))
         self.whole = [one.stmt for one in tree]
         self(tree)
-        if b"tenants)" in text and _tables(tree) & self.catalog.spread:
+        tables = {one.relname for one in _below(self.whole) if isinstance(one, ast.RangeVar)}
+        if b"tenants)" in text and tables & self.catalog.spread:
             self.found.add("an array of tenants")
         return self.found
 
@@ -470,17 +441,13 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
                     self.found.add("a function of columns that is not IMMUTABLE in a change")
 
     def _level(self, sources: Iterable[ast.Node], where: ast.Node | None) -> None:
-        tables, quals, todo = [], [where], [*sources]
-        used: list[tuple[set[str], tuple[str, ...]]] = []
-        while todo:
-            node = todo.pop()
-            if isinstance(node, ast.RangeVar):
-                tables.append((node.alias.aliasname if node.alias else node.relname, node.relname))
-            elif isinstance(node, ast.JoinExpr):
-                todo += [node.larg, node.rarg]
-                quals.append(node.quals)
-                if any(one.sval == "tenant_id" for one in node.usingClause or ()):
-                    used.append((_aliases(node.larg), tuple(_aliases(node.rarg))))
+        tables, joins = _tables_and_joins(sources)
+        used = [
+            (_aliases(one.larg), tuple(_aliases(one.rarg)))
+            for one in joins
+            if any(column.sval == "tenant_id" for column in one.usingClause or ())
+        ]
+        quals = [where, *(one.quals for one in joins)]
         said = " AND ".join(RawStream()(one) for one in quals if one is not None)
         named = _named(said, [alias for alias, _ in tables], used)
         if any(name in self.catalog.spread and alias not in named for alias, name in tables):
@@ -517,11 +484,6 @@ def _below(node: object) -> Iterator[ast.Node]:
         yield node
         for name in node:
             yield from _below(getattr(node, name))
-
-
-def _tables(tree: object) -> set[str]:
-    statements = [one.stmt for one in tree] if isinstance(tree, tuple) else tree
-    return {one.relname for one in _below(statements) if isinstance(one, ast.RangeVar)}
 
 
 def broken(catalog: Catalog, texts: Mapping[str, bytes]) -> dict[str, set[str]]:
@@ -574,9 +536,8 @@ OPERATIONS = {
 def refusing(dsn):
     with psycopg.connect(dsn) as connection:
         tables = connection.execute(TABLES).fetchall()
-        functions = connection.execute(
-            "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'hippocampus'::regnamespace"
-        ).fetchall()
+        ours = "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = %s::regnamespace"
+        functions = connection.execute(ours, ["hippocampus"]).fetchall()
         unsteady = connection.execute("SELECT proname FROM pg_proc WHERE provolatile <> 'i'")
         names = {name for (name,) in tables}
         found = re.compile(rf"(?:FROM|JOIN|INTO|UPDATE)\s+(?:{'|'.join(names)})\b", re.IGNORECASE)
@@ -592,15 +553,10 @@ def test_no_policy_of_a_spread_table_has_a_sub_select():
 
 
 def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing):
-    texts = {
-        name: statement(name, literals=LITERALS)
-        for name in named_pieces()[0]
-        if name not in ACROSS_TENANTS
-    }
-    refused = broken(refusing, texts)
+    names = set(named_pieces()[0]) - set(ACROSS_TENANTS)
+    refused = broken(refusing, {name: statement(name, literals=LITERALS) for name in names})
     known = {*OVER_SEVERAL_NODES, *ON_ONE_NODE}
-    new = {name: sorted(why) for name, why in refused.items() if name not in known}
-    assert new == {}
+    assert {} == {name: sorted(why) for name, why in refused.items() if name not in known}
     assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"
 
 
@@ -609,48 +565,32 @@ def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     assert broken(refusing, texts) == {}
 
 
-@pytest.mark.parametrize(
-    ("why", "sql"),
-    [
-        ("an array of tenants", b"SELECT 1 FROM facts WHERE tenant_id = ANY(%(tenants)b::text[])"),
-        ("a function that reads a table", b"SELECT retention_rule(%(tenant)s, 'item')"),
-        (
-            "a moment moved outside of UTC in a change",
-            b"INSERT INTO facts AS f (tenant_id) VALUES (%(tenant)s) ON CONFLICT (tenant_id)"
-            b" DO UPDATE SET valid_until = f.valid_until + interval '1 second'",
-        ),
-        (
-            "a function of columns that is not IMMUTABLE in a change",
-            b"UPDATE facts SET value = jsonb_build_object('k', slot) WHERE tenant_id = %(tenant)s",
-        ),
-        (
-            "a row compared with a sub-select in a change",
-            b"DELETE FROM facts WHERE tenant_id = %(tenant)s AND (slot, key) IN"
-            b" (SELECT a, b FROM unnest(%(slots)b::text[], %(keys)b::text[]) AS g(a, b))",
-        ),
-        (
-            "INSERT ... SELECT without RETURNING",
-            b"INSERT INTO facts (tenant_id) SELECT %(tenant)s FROM unnest(%(keys)b::text[])",
-        ),
-        (
-            "an INSERT within a statement",
-            b"WITH a AS (INSERT INTO facts (tenant_id) VALUES (%(tenant)s) RETURNING 1) SELECT 1",
-        ),
-        (
-            "WITH before INSERT",
-            b"WITH a AS (SELECT slot FROM facts WHERE tenant_id = %(tenant)s) INSERT INTO facts"
-            b" (tenant_id, slot) SELECT %(tenant)s, slot FROM a RETURNING 1",
-        ),
-        (
-            "a sub-select in VALUES",
-            b"INSERT INTO runs (tenant_id, number) VALUES (%(tenant)s, (SELECT 1))",
-        ),
-        (
-            "a level that does not name its one tenant by the parameter",
-            b"SELECT 1 FROM facts f WHERE f.tenant_id = %(tenant)s AND EXISTS (SELECT FROM memories"
-            b" m WHERE m.tenant_id = f.tenant_id)",
-        ),
-    ],
-)
+BREAKING = {
+    "an array of tenants": b"SELECT 1 FROM facts WHERE tenant_id = ANY(%(tenants)b::text[])",
+    "a function that reads a table": b"SELECT retention_rule(%(tenant)s, 'item')",
+    "a moment moved outside of UTC in a change": b"INSERT INTO facts AS f (tenant_id)"
+    b" VALUES (%(tenant)s) ON CONFLICT (tenant_id)"
+    b" DO UPDATE SET valid_until = f.valid_until + interval '1 second'",
+    "a function of columns that is not IMMUTABLE in a change": b"UPDATE facts"
+    b" SET value = jsonb_build_object('k', slot) WHERE tenant_id = %(tenant)s",
+    "a row compared with a sub-select in a change": b"DELETE FROM facts"
+    b" WHERE tenant_id = %(tenant)s AND (slot, key) IN"
+    b" (SELECT a, b FROM unnest(%(slots)b::text[], %(keys)b::text[]) AS g(a, b))",
+    "INSERT ... SELECT without RETURNING": b"INSERT INTO facts (tenant_id)"
+    b" SELECT %(tenant)s FROM unnest(%(keys)b::text[])",
+    "an INSERT within a statement": b"WITH a AS (INSERT INTO facts (tenant_id)"
+    b" VALUES (%(tenant)s) RETURNING 1) SELECT 1",
+    "WITH before INSERT": b"WITH a AS (SELECT slot FROM facts WHERE tenant_id = %(tenant)s)"
+    b" INSERT INTO facts (tenant_id, slot) SELECT %(tenant)s, slot FROM a RETURNING 1",
+    "a sub-select in VALUES": b"INSERT INTO runs (tenant_id, number)"
+    b" VALUES (%(tenant)s, (SELECT 1))",
+    "a level that does not name its one tenant by the parameter": b"SELECT 1 FROM facts f"
+    b" WHERE f.tenant_id = %(tenant)s"
+    b" AND EXISTS (SELECT FROM memories m WHERE m.tenant_id = f.tenant_id)",
+}
+"""A statement for each reason."""
+
+
+@pytest.mark.parametrize(("why", "sql"), BREAKING.items(), ids=BREAKING)
 def test_each_rule_is_noticed(refusing, why, sql):
     assert why in broken(refusing, {"it": sql})["it"]

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from google.adk.sessions import InMemorySessionService
 from langgraph.store.memory import InMemoryStore
 from stores import make as memory
 
-
 @contextmanager
 def database():
     import psycopg
@@ -42,14 +40,12 @@ def database():
         yield psycopg.conninfo.make_conninfo(os.environ["SERVER"], dbname=name)
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-
 @contextmanager
 def ours(index=None, ttl=None):
     from langgraph_store import PgHippocampusStore
 
     with database() as dsn, PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
         yield store
-
 
 @asynccontextmanager
 async def ours_of_a_loop(index=None, ttl=None):
@@ -58,7 +54,6 @@ async def ours_of_a_loop(index=None, ttl=None):
     with database() as dsn:
         async with PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
             yield store
-
 
 class Odd(InMemoryStore):
     """It lists labels nobody asked for."""
@@ -72,25 +67,20 @@ class Odd(InMemoryStore):
     def changed(self, result):
         return [("<script>alert(1)</script>",)] if isinstance(result, list) else result
 
-
 @contextmanager
 def odd(index=None):
     yield Odd(index=index)
 
-
 def failing():
     raise RuntimeError("no\\nserver")
 
-
 def other():
     return 3
-
 
 @contextmanager
 def not_opened(index=None):
     raise OSError("closed")
     yield
-
 
 @asynccontextmanager
 async def our_sessions():
@@ -100,14 +90,12 @@ async def our_sessions():
         async with PgSessionService(dsn) as service:
             yield service
 
-
 NUMBER = 3
 memories = InMemoryMemoryService
 sessions = InMemorySessionService
 '''
 
 NAMESPACES = ("--area", "Namespaces are")
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class Page(HTMLParser):
@@ -136,9 +124,8 @@ class Page(HTMLParser):
 
 def write_factories(folder: Path) -> None:
     """Write a module of factories, and the one that the documentation shows."""
-    shown = re.search(
-        r"<!-- file: stores.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S
-    )
+    block = r"<!-- file: stores.py -->\n```python\n(.*?)```"
+    shown = re.search(block, PAGE.read_text("utf-8"), re.S)
     assert shown
     (folder / "stores.py").write_text(shown[1], "utf-8")
     (folder / "factories.py").write_text(FACTORIES, "utf-8")
@@ -152,12 +139,9 @@ def run(tmp_path):
         *arguments: str, package: str = "langgraph_store", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*warm_python(), "-m", f"{package}.conformance", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-        )
+            [*warm_python(), "-m", f"{package}.conformance", *arguments], cwd=tmp_path,
+            env={**os.environ, **variables}, capture_output=True, text=True,
+        )  # fmt: skip
 
     return command
 
@@ -180,9 +164,8 @@ def test_our_store_passes(run, server, template, tmp_path, factory, refused):
     assert 0 == done.returncode, done.stdout + done.stderr
     assert 0 == counts(done.stdout)[1]
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert re.search(
-        rf"a sync call on the loop of the store is refused \[put\]</td><td>[^/]*{refused}", page
-    )
+    title = "a sync call on the loop of the store is refused"
+    assert re.search(rf"{title} \[put\]</td><td>[^/]*{refused}", page)
     assert f"pg-hippocampus {__version__}" in done.stdout
 
 
@@ -192,9 +175,8 @@ def test_a_report_says_what_a_store_does_not_do(run, tmp_path):
         "--unsupported", "operators=BaseStore's six only", "--unsupported", "distances",
     )  # fmt: skip
     assert 1 == done.returncode, done.stderr
-    assert "failed: an update keeps the birth and moves the time (2 of 2): assert 3 == 1" in (
-        done.stdout
-    )
+    failed = "failed: an update keeps the birth and moves the time (2 of 2): assert 3 == 1"
+    assert failed in done.stdout
     page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert not page.open and not {"script", "link", "img", "iframe"} & set(page.tags)
     for told in (
@@ -203,14 +185,9 @@ def test_a_report_says_what_a_store_does_not_do(run, tmp_path):
     ):  # fmt: skip
         assert told in page.seen
     assert min(counts(done.stdout)) > 10
-    assert sum(counts(done.stdout)) == page.tags.count("tr") - rows_beside_tests(page)
-
-
-def rows_beside_tests(page: Page) -> int:
-    """Return the number of rows that are no tests: facts, areas, and the heads of tables."""
-    areas = page.tags.count("h2")
-    facts = 6  # date, Python, system, and three packages
-    return facts + (areas + 2) + areas
+    areas, facts = page.tags.count("h2"), 6  # date, Python, system, and three packages
+    no_tests = facts + (areas + 2) + areas  # with the heads of tables
+    assert sum(counts(done.stdout)) == page.tags.count("tr") - no_tests
 
 
 def test_a_broken_store_fails_and_what_it_says_is_escaped(run, tmp_path):

@@ -114,9 +114,8 @@ def remembering(model: ScriptedChatModel) -> StateGraph[MessagesState, Context]:
     def call_model(state: MessagesState, runtime: Runtime[Context]) -> dict[str, Any]:
         namespace = ("memories", runtime.context.user_id)
         said = str(state["messages"][-1].content)
-        known = "\n".join(
-            item.value["data"] for item in runtime.store.search(namespace, query=said)
-        )
+        found = runtime.store.search(namespace, query=said)
+        known = "\n".join(item.value["data"] for item in found)
         if "remember" in said.lower():
             runtime.store.put(namespace, str(uuid4()), {"data": "User name is Bob"})
         system = {"role": "system", "content": f"You talk to a user. User info: {known}"}
@@ -204,15 +203,12 @@ async def test_tools_of_an_agent_read_and_write_what_is_known_of_a_user(store, h
         return "Saved user info."
 
     store.put(("users",), "user_123", {"name": "John Smith", "language": "English"})
-    model = ScriptedChatModel(
-        answers=[
-            calls("get_user_info"), AIMessage("You are John."),
-            calls("save_user_info", full_name="John Doe"), AIMessage("Done."),
-        ]
-    )  # fmt: skip
-    agent: Any = create_agent(
-        model, tools=[get_user_info, save_user_info], store=store, context_schema=Context
-    )
+    model = ScriptedChatModel(answers=[
+        calls("get_user_info"), AIMessage("You are John."),
+        calls("save_user_info", full_name="John Doe"), AIMessage("Done."),
+    ])  # fmt: skip
+    tools = [get_user_info, save_user_info]
+    agent: Any = create_agent(model, tools=tools, store=store, context_schema=Context)
     for text in ("look up user information", "My name is John Doe"):
         if how == "async":
             await agent.ainvoke(said(text), context=Context("user_123"))
@@ -288,9 +284,8 @@ def test_it_is_made_as_the_examples_of_postgres_store_are(empty_dsn):
         direct.setup()
         direct.put(("users", "123"), "prefs", prefs)
         direct.close()
-    with PgHippocampusStore.from_conn_string(
-        empty_dsn, index={**WORDS, "fields": ["text"]}
-    ) as store:
+    index: Any = {**WORDS, "fields": ["text"]}
+    with PgHippocampusStore.from_conn_string(empty_dsn, index=index) as store:
         store.setup()
         item = store.get(("users", "123"), "prefs")
         assert item is not None and prefs == item.value
@@ -310,8 +305,7 @@ async def test_it_is_made_as_the_examples_of_async_postgres_store_are(empty_dsn)
         await store.start_ttl_sweeper()
         await store.aput(("docs",), "doc1", {"text": "Python tutorial"})
         await store.aput(("docs",), "doc2", {"text": "TypeScript guide"}, ttl=1)
-        found = await store.asearch(("docs",), query="Python programming")
-        assert "doc1" == found[0].key
+        assert "doc1" == (await store.asearch(("docs",), query="Python programming"))[0].key
         await store.stop_ttl_sweeper()
 
 
@@ -335,7 +329,6 @@ async def test_short_and_long_memory_serve_one_agent(store):
 
 # --- langmem
 
-
 PER_USER = ("memories", "{langgraph_user_id}")
 DARK = "User prefers dark mode."
 
@@ -347,17 +340,12 @@ def user(name: str, **others: Any) -> Any:
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 @pytest.mark.parametrize("make", [create_agent, create_react_agent])
 def test_the_agent_of_the_readme_remembers(store, make):
-    model = ScriptedChatModel(
-        answers=[
-            calls("manage_memory", content=DARK, action="create"), AIMessage("Noted."),
-            calls("search_memory", query="dark lighting preferences"), AIMessage("Dark mode."),
-        ]
-    )  # fmt: skip
-    tools = [
-        create_manage_memory_tool(namespace=("memories",)),
-        create_search_memory_tool(namespace=("memories",)),
-    ]
-    agent = make(model, tools=tools, store=store)
+    model = ScriptedChatModel(answers=[
+        calls("manage_memory", content=DARK, action="create"), AIMessage("Noted."),
+        calls("search_memory", query="dark lighting preferences"), AIMessage("Dark mode."),
+    ])  # fmt: skip
+    makers = (create_manage_memory_tool, create_search_memory_tool)
+    agent = make(model, tools=[tool_of(namespace=("memories",)) for tool_of in makers], store=store)
     agent.invoke(said("Remember that I prefer dark mode."))
     response = agent.invoke(said("What are my lighting preferences?"))
     assert "Dark mode." == response["messages"][-1].content
@@ -368,9 +356,8 @@ def test_the_agent_of_the_readme_remembers(store, make):
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 async def test_the_quickstart_in_the_hot_path_shows_memories_to_the_model(store):
-    model = ScriptedChatModel(
-        answers=[calls("manage_memory", content=DARK, action="create"), AIMessage("Noted.")]
-    )
+    answers = [calls("manage_memory", content=DARK, action="create"), AIMessage("Noted.")]
+    model = ScriptedChatModel(answers=answers)
 
     def prompt(state: Any, *, store: BaseStore) -> list[Any]:
         found = store.search(("memories",), query=str(state["messages"][-1].content))
@@ -378,12 +365,9 @@ async def test_the_quickstart_in_the_hot_path_shows_memories_to_the_model(store)
         return [{"role": "system", "content": known}, *state["messages"]]
 
     agent = create_react_agent(
-        model,
-        prompt=prompt,
-        tools=[create_manage_memory_tool(namespace=("memories",))],
-        store=store,
-        checkpointer=InMemorySaver(),
-    )
+        model, prompt=prompt, tools=[create_manage_memory_tool(namespace=("memories",))],
+        store=store, checkpointer=InMemorySaver(),
+    )  # fmt: skip
     config_a, config_b = user("thread-a"), user("thread-b")
     await asyncio.to_thread(agent.invoke, said("I prefer dark mode"), config_a)
     await asyncio.to_thread(agent.invoke, said("Do I prefer dark mode?"), config_b)
@@ -441,14 +425,13 @@ async def test_its_tools_work_in_an_entrypoint(store, how):
             return await async_flow.ainvoke(state, config)
         return await asyncio.to_thread(sync_flow.invoke, state, config)
 
-    created = await do(content="Team prefers Python for the backend")
+    first = "Team prefers Python for the backend"
+    created = await do(content=first)
     key = str(created).split()[-1]
     assert str(created).startswith("created memory")
     await do(id=key, action="update", content="Team prefers Python and Rust")
     assert "Rust" in str(await do(query="Python preferences", limit=5))
-    assert "[]" == str(
-        await do(query="Python", filter={"content": "Team prefers Python for the backend"})
-    )
+    assert "[]" == str(await do(query="Python", filter={"content": first}))
     assert f"Deleted memory {key}" == await do(id=key, action="delete")
     assert "[]" == str(await do(query="Python preferences"))
 
@@ -462,11 +445,8 @@ class UserProfile(BaseModel):
 
 
 def test_a_profile_is_made_and_updated(store):
-    profile = create_manage_memory_tool(
-        namespace=(*PER_USER, "user_profile"),
-        schema=UserProfile,
-        actions_permitted=("create", "update"),
-    )
+    namespace, permitted = (*PER_USER, "user_profile"), ("create", "update")
+    profile = create_manage_memory_tool(namespace, schema=UserProfile, actions_permitted=permitted)
     model = ScriptedChatModel()
     agent = create_agent(model, tools=[profile], store=store)
     new = UserProfile(name="Ann", age=60).model_dump()
@@ -474,10 +454,8 @@ def test_a_profile_is_made_and_updated(store):
     agent.invoke(said("I'm 60 years old."), user("ann"))
     [item] = store.search(("memories", "ann", "user_profile"))
     assert new == item.value["content"]
-    model.answers = [
-        calls("manage_memory", content={**new, "age": 61}, action="update", id=item.key),
-        AIMessage("Happy birthday!"),
-    ]
+    update = calls("manage_memory", content={**new, "age": 61}, action="update", id=item.key)
+    model.answers = [update, AIMessage("Happy birthday!")]
     agent.invoke(said("I just turned 61."), user("ann"))
     [item] = store.search(("memories", "ann", "user_profile"))
     assert 61 == item.value["content"]["age"]
@@ -493,9 +471,8 @@ async def test_a_searcher_asks_with_words_of_a_model(store):
     async def search_memories(messages: list[Any]) -> Any:
         return await searcher.ainvoke({"messages": messages})
 
-    found = await search_memories.ainvoke(
-        said("What do I like to eat?")["messages"], config=user("abcd1234")
-    )
+    asked = said("What do I like to eat?")["messages"]
+    found = await search_memories.ainvoke(asked, config=user("abcd1234"))
     assert ["I like sushi"] == [item.value["content"] for item in found]
 
 
@@ -509,11 +486,9 @@ class PreferenceMemory(BaseModel):
 
 async def test_a_manager_keeps_structured_memories(store):
     kept = {"category": "ui", "preference": "dark mode", "context": "all apps"}
-    manager = create_memory_store_manager(
-        ScriptedChatModel(answers=[calls("PreferenceMemory", **kept)]),
-        schemas=[PreferenceMemory],
-        namespace=("project", "team_1", "{langgraph_user_id}"),
-    )
+    model = ScriptedChatModel(answers=[calls("PreferenceMemory", **kept)])
+    namespace = ("project", "team_1", "{langgraph_user_id}")
+    manager = create_memory_store_manager(model, schemas=[PreferenceMemory], namespace=namespace)
 
     @entrypoint(store=store)
     async def my_agent(message: str) -> Any:
@@ -529,12 +504,9 @@ async def test_a_manager_keeps_structured_memories(store):
 @pytest.mark.parametrize("how", ["default", "default_factory"])
 async def test_a_manager_begins_with_a_default(store, how):
     tone = "Use a professional tone. The user likes light mode."
-    options: dict[str, Any] = {
-        "default": {"default": tone},
-        "default_factory": {"default_factory": lambda config: config["configurable"]["tone"]},
-    }[how]
+    given: Any = tone if how == "default" else lambda config: config["configurable"]["tone"]
     model = ScriptedChatModel()
-    manager = create_memory_store_manager(model, namespace=PER_USER, **options)
+    manager = create_memory_store_manager(model, namespace=PER_USER, **{how: given})
 
     @entrypoint(store=store)
     async def my_agent(message: str) -> Any:

@@ -13,7 +13,6 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.models.registry import LLMRegistry
 from google.genai import types
 from google.genai.errors import ClientError, ServerError
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -68,12 +67,9 @@ async def test_adk_is_asked_for_the_schema():
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=11, candidates_token_count=5, thoughts_token_count=2
     )
-    response = LlmResponse(
-        content=types.Content(parts=[*said("hm", thought=True).parts, *said("{", "}").parts]),
-        usage_metadata=usage,
-        finish_reason=types.FinishReason.STOP,
-    )
-    reply, llm = await adk([response])
+    content = types.Content(parts=[*said("hm", thought=True).parts, *said("{", "}").parts])
+    stop = types.FinishReason.STOP
+    reply, llm = await adk([LlmResponse(content=content, usage_metadata=usage, finish_reason=stop)])
     assert ModelReply(text="{}", input_tokens=11, output_tokens=7) == reply
     [asked] = llm.asked
     assert ("own-model", "Go.") == (asked.model, asked.contents[0].parts[0].text)
@@ -112,16 +108,13 @@ def status(code: int, word: str, message: str = "no") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (
-            ClientError(429, status(429, "RESOURCE_EXHAUSTED", "Please retry in 5s.")),
-            ModelQuotaExceeded,
-            "exceeded its quota",
-        ),
+        (ClientError(429, status(429, "RESOURCE_EXHAUSTED", "Please retry in 5s.")),
+         ModelQuotaExceeded, "exceeded its quota"),
         (ServerError(503, status(503, "UNAVAILABLE")), ModelUnavailable, "503"),
         ([LlmResponse(error_code="429", error_message="wait")], ModelQuotaExceeded, "wait"),
         ([LlmResponse(error_code="INTERNAL", error_message="oops")], ModelUnavailable, "oops"),
     ],
-)
+)  # fmt: skip
 async def test_adk_failures_say_whose_and_what(answer, kind, words):
     with pytest.raises(kind, match=f"'own-model'.*{words}") as caught:
         await adk(answer)
@@ -160,13 +153,7 @@ class PlainChat(BaseChatModel):
     def _llm_type(self) -> str:
         return "plain"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **options: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **options: Any) -> ChatResult:
         self.threads.append(threading.current_thread().name)
         self.asked.append(messages)
         return ChatResult(generations=[ChatGeneration(message=self.answer)])
@@ -217,12 +204,9 @@ class SchemaChat(PlainChat):
 
 
 async def test_langchain_models_without_a_schema_are_asked_in_words():
-    answer = AIMessage(
-        "{}",
-        usage_metadata={"input_tokens": 4, "output_tokens": 2, "total_tokens": 6},
-        response_metadata={"finish_reason": "length"},
-    )
-    llm = PlainChat(answer=answer)
+    usage: Any = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
+    ended = {"finish_reason": "length"}
+    llm = PlainChat(answer=AIMessage("{}", usage_metadata=usage, response_metadata=ended))
     reply = await resolve_language_model(llm).complete(REQUEST)
     assert ModelReply(text="{}", input_tokens=4, output_tokens=2, finish="length") == reply
     assert [["system", "human"]] == [[one.type for one in asked] for asked in llm.asked]
@@ -260,8 +244,7 @@ async def test_langchain_answers_in_blocks_calls_and_refusals():
 
 
 async def test_langchain_fakes_and_failures():
-    fake = FakeListChatModel(responses=["one"])
-    model = resolve_language_model(fake)
+    model = resolve_language_model(FakeListChatModel(responses=["one"]))
     assert ("one", "FakeListChatModel") == ((await model.complete(REQUEST)).text, model.name)
 
     class RateLimitError(Exception):
@@ -282,18 +265,13 @@ def test_langchain_models_by_name(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
         resolve_language_model("langchain:nobody:model")
-    model = resolve_language_model("langchain:openai:gpt-5-mini")
-    assert "gpt-5-mini" == model.name
+    assert "gpt-5-mini" == resolve_language_model("langchain:openai:gpt-5-mini").name
 
 
 SCOPE = Scope("support.bot", "alice@example.com")
 TURN = turns.said("e1", "I have settled in Oslo at last.", author="alice")
-ANSWERS = [
-    json.dumps(
-        {"facts": [{"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}]}
-    ),
-    json.dumps({"summary": "She lives in Oslo."}),
-]
+FACT = {"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}
+ANSWERS = [*map(json.dumps, ({"facts": [FACT]}, {"summary": "She lives in Oslo."}))]
 
 
 async def learned(engine: MemoryEngine) -> tuple[list[str], str]:
@@ -350,9 +328,8 @@ async def test_a_failing_model_loses_no_turn(dsn):
     async with open_memory(dsn, llm=ask) as engine:
         with pytest.raises(ModelUnavailable, match="down"):
             await learned(engine)
-        assert ["e1"] == [
-            hit.memory.source_event_ids[0] for hit in await engine.recall(SCOPE, "Oslo")
-        ]
+        [hit] = await engine.recall(SCOPE, "Oslo")
+        assert "e1" == hit.memory.source_event_ids[0]
         report = await engine.consolidate(SCOPE, "t")
         assert (1, 1) == (report.events, report.facts_opened)
 
@@ -384,8 +361,7 @@ async def test_names_come_by_variable_and_command_line(monkeypatch, tmp_path):
         async with make_store():
             pass
     for options in ([], ["--llm", "adk:nobody-1"]):
-        done = CliRunner().invoke(
-            app, ["worker", "--once", "--uri", f"embedded://{tmp_path}", *options]
-        )
+        command = ["worker", "--once", "--uri", f"embedded://{tmp_path}", *options]
+        done = CliRunner().invoke(app, command)
         assert 1 == done.exit_code
         assert (options or ["nobody:model"])[-1].removeprefix("adk:") in done.output

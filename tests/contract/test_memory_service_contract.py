@@ -72,6 +72,10 @@ async def search(service: BaseMemoryService, query: str, **who: str) -> list[Mem
     return (await service.search_memory(query=query, **{**WHO, **who})).memories
 
 
+async def tell(service: BaseMemoryService, *events: Event, **more: Any) -> None:
+    await service.add_events_to_memory(**{**WHO, "events": events, "session_id": "s", **more})
+
+
 def rows(dsn: str) -> int:
     query = "SELECT 1 FROM hippocampus.memories UNION ALL SELECT 1 FROM hippocampus.events"
     with psycopg.connect(dsn) as superuser:
@@ -133,8 +137,7 @@ def test_the_live_events_are_the_ones_adk_shows_its_model():
 
 async def test_top_k_bounds_a_search(ours):
     await ours.add_memory(memories=[entry(f"tea {n}") for n in range(8)], **WHO)
-    three = Service(engine=ours.engine, top_k=3)
-    assert len(await search(three, "tea")) == 3
+    assert len(await search(Service(engine=ours.engine, top_k=3), "tea")) == 3
     with pytest.raises(InvalidInput, match="top_k"):
         Service(top_k=0)
 
@@ -192,7 +195,7 @@ async def test_what_tools_answered_is_remembered_when_asked_for(ours):
     said = [event("e1", answer("weather", {"city": "Lisbon", "degrees": 21}), author="bot")]
     for wanted, expected in ((False, []), (True, ['weather: {"city": "Lisbon", "degrees": 21}'])):
         service = Service(engine=ours.engine, include_tool_results=wanted)
-        await service.add_events_to_memory(**WHO, events=said, session_id="s")
+        await tell(service, *said)
         assert expected == texts(await search(service, "weather Lisbon degrees"))
 
 
@@ -226,7 +229,7 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(ours,
 
     monkeypatch.setattr(Recall, "__call__", counted)
     tea, more = event("e1", "tea", author="bot"), event("e2", "more tea", author="bot")
-    await ours.add_events_to_memory(**WHO, events=[tea], session_id="s")
+    await tell(ours, tea)
     for _ in range(2):
         await search(ours, "tea")
     assert ["tea", "tea"] == asked
@@ -234,7 +237,7 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(ours,
     for _ in range(3):
         assert ["tea"] == texts(await search(ours, "tea"))
     assert 3 == len(asked)
-    await ours.add_events_to_memory(**WHO, events=[more], session_id="s")
+    await tell(ours, more)
     found = await search(ours, "tea")
     assert {"tea", "more tea"} <= set(texts(found))
     [first] = [entry for entry in found if entry.content == tea.content]
@@ -245,7 +248,7 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(ours,
 
 
 async def test_a_failed_search_is_asked_again(ours, monkeypatch):
-    await ours.add_events_to_memory(**WHO, events=[event("e1", "tea")], session_id="s")
+    await tell(ours, event("e1", "tea"))
     invocation_cache.begin("i2")
     with monkeypatch.context() as patched:
 
@@ -273,14 +276,10 @@ def service(bundled):
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [
-        ({"top_k": 0}, "top_k"),
-        ({"max_chars": 0}, "max_chars"),
-        ({"min_relevance": 1.5}, "min_relevance"),
-        ({"deadline_s": 0}, "deadline_s"),
-        ({"uri": "mysql://host"}, "mysql"),
-    ],
-)
+    [({"top_k": 0}, "top_k"), ({"max_chars": 0}, "max_chars"),
+     ({"min_relevance": 1.5}, "min_relevance"), ({"deadline_s": 0}, "deadline_s"),
+     ({"uri": "mysql://host"}, "mysql")],
+)  # fmt: skip
 def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         Service(**options)
@@ -289,11 +288,8 @@ def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
 @pytest.mark.parametrize(
     ("metadata", "complaint"),
     [
-        ({"ttl": "soon"}, "ttl"),
-        ({"ttl": -1}, "ttl"),
-        ({"ttl": True}, "ttl"),
-        ({"ttl": timedelta(days=99_999)}, "ttl"),
-        ({"hippocampus": {"ttl": "soon"}}, "ttl"),
+        ({"ttl": "soon"}, "ttl"), ({"ttl": -1}, "ttl"), ({"ttl": True}, "ttl"),
+        ({"ttl": timedelta(days=99_999)}, "ttl"), ({"hippocampus": {"ttl": "soon"}}, "ttl"),
         ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
         ({"hippocampus": {"importance": True}}, "importance"),
         ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
@@ -301,25 +297,20 @@ def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
         ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, ttl, wait.*tags"),
         ({"hippocampus": "on"}, "a dict of importance, kind, ttl, wait"),
     ],
-)
+)  # fmt: skip
 async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(service, metadata, complaint):
     with pytest.raises(InvalidInput, match=complaint):
-        await service.add_events_to_memory(
-            **WHO, events=[said("tea")], session_id="s", custom_metadata=metadata
-        )
+        await tell(service, said("tea"), custom_metadata=metadata)
     assert [] == await service.list_memories(**WHO)
 
 
 async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service):
     own = {"kind": "episodic", "importance": 9, "score": 0.5}
     shared = {"tags": "drinks", "importance": 2, "by": "hand"}
-    await service.add_memory(
-        **WHO, memories=[entry("green tea", custom_metadata=own)], custom_metadata=shared
-    )
+    green = entry("green tea", custom_metadata=own)
+    await service.add_memory(**WHO, memories=[green], custom_metadata=shared)
     words = {"tags": ["x"], "kind": "preference", "importance": "high", "source": "form"}
-    await service.add_events_to_memory(
-        **WHO, events=[said("black tea")], session_id="s", custom_metadata=words
-    )
+    await tell(service, said("black tea"), custom_metadata=words)
     ours = {"kind": "episodic", "importance": 9.0}
     theirs = {"kind": "episodic", "importance": 5.0, "source": "s"}
     listed = await service.list_memories(**WHO, memory_type="episodic")
@@ -340,15 +331,10 @@ async def test_metadata_of_any_shape_is_kept_as_json(service):
     endless: dict[str, Any] = {}
     endless["self"] = endless
     given = {
-        "at": datetime(2026, 1, 1, tzinfo=UTC),
-        "set": {"one"},
-        "deep": {"list": [1, None, {"x": 2.5}]},
-        "nan": float("nan"),
-        "bytes": b"\xff",
-        "object": object,
-        "endless": endless,
-        "nul": "a\x00b",
-    }
+        "at": datetime(2026, 1, 1, tzinfo=UTC), "set": {"one"}, "nan": float("nan"),
+        "deep": {"list": [1, None, {"x": 2.5}]}, "bytes": b"\xff", "object": object,
+        "endless": endless, "nul": "a\x00b",
+    }  # fmt: skip
     await service.add_memory(**WHO, memories=[entry("tea", custom_metadata=given)])
     [one] = (await service.search_memory(**WHO, query="tea")).memories
     back = one.custom_metadata
@@ -359,48 +345,32 @@ async def test_metadata_of_any_shape_is_kept_as_json(service):
     assert ("NaN", "a\ufffdb") == (back["nan"], back["nul"])
 
 
-class MovableClock:
-    """The time of this machine, and what a test has added to it."""
-
-    ahead = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
 async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn):
-    clock = MovableClock()
-    async with open_memory(dsn, clock=clock) as memory:
+    ahead = timedelta(0)
+    async with open_memory(dsn, clock=lambda: datetime.now(UTC) + ahead) as memory:
         service = Service(engine=memory)
-        await service.add_events_to_memory(
-            **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 3600}
-        )
+        await tell(service, said("I live in Lisbon."), custom_metadata={"ttl": 3600})
         hour = {"ttl": "3600s"}
         await service.add_memory(**WHO, memories=[entry("Lisbon tram")], custom_metadata=hour)
-        assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(
-            texts(await search(service, "Lisbon"))
-        )
-        clock.ahead = timedelta(hours=2)
+        found = texts(await search(service, "Lisbon"))
+        assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(found)
+        ahead = timedelta(hours=2)
         assert [] == await search(service, "Lisbon")
         assert [] == await memory.facts(Scope(*WHO.values()))
         await memory.sweep_expired()
-        again = [said("I live in Lisbon.")]
-        await service.add_events_to_memory(**WHO, events=again, session_id="s2")
+        await tell(service, said("I live in Lisbon."), session_id="s2")
         assert "User lives in Lisbon." in texts(await search(service, "Lisbon"))
 
 
 async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn):
-    clock = MovableClock()
-    async with open_memory(dsn, clock=clock) as memory:
+    ahead = timedelta(0)
+    async with open_memory(dsn, clock=lambda: datetime.now(UTC) + ahead) as memory:
         service = Service(engine=memory)
         for ttl in ({"ttl": 3600}, {}):
-            await service.add_events_to_memory(
-                **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
-            )
-        clock.ahead = timedelta(hours=2)
-        assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(
-            texts(await search(service, "Lisbon"))
-        )
+            await tell(service, said("I live in Lisbon."), custom_metadata=ttl)
+        ahead = timedelta(hours=2)
+        found = texts(await search(service, "Lisbon"))
+        assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(found)
 
 
 @pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
@@ -412,26 +382,20 @@ async def test_a_time_in_words_is_kept_as_it_was_given(service, given):
 
 
 async def test_a_search_is_bounded_by_characters_as_well(service):
-    memory = service.engine
-    service = Service(engine=memory, max_chars=1000)
+    service = Service(engine=service.engine, max_chars=1000)
     for n in range(5):
         await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
     shown = texts(await search(service, "tea"))
     assert 3 == len(shown)
     assert 1000 >= sum(map(len, shown))
-    [cut] = texts(await search(Service(engine=memory, max_chars=20), "tea"))
+    [cut] = texts(await search(Service(engine=service.engine, max_chars=20), "tea"))
     assert 20 == len(cut)
     assert cut.endswith("…")
 
 
 async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service):
-    same = [
-        "I drink green tea",
-        "I drink green tea!",
-        "i DRINK  green tea",
-        "我喝绿茶",
-        "我喝绿茶。",
-    ]
+    same = ["I drink green tea", "I drink green tea!", "i DRINK  green tea", "我喝绿茶",
+            "我喝绿茶。"]  # fmt: skip
     told = [entry(text) for text in (*same, "I do not drink green tea", "我不喝绿茶")]
     await service.add_memory(**WHO, memories=told)
     shown = texts(await search(service, "green tea 绿茶"))
@@ -451,13 +415,12 @@ async def test_what_has_nothing_to_do_with_the_question_is_left_out(service):
 async def test_memories_are_listed_in_pages_and_by_kind(service):
     for n in range(7):
         await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
-    await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s")
+    await tell(service, said("I live in Lisbon."))
     pages = [await service.list_memories(**WHO, memory_type="semantic", limit=3, offset=start)
              for start in (0, 3, 6, 9)]  # fmt: skip
     assert [3, 3, 2, 0] == [len(page) for page in pages]
-    assert ["User lives in Lisbon.", *(f"tea {n}" for n in range(6, -1, -1))] == texts(
-        [entry for page in pages for entry in page]
-    )
+    listed = texts([entry for page in pages for entry in page])
+    assert ["User lives in Lisbon.", *(f"tea {n}" for n in range(6, -1, -1))] == listed
     assert ["I live in Lisbon."] == texts(await service.list_memories(**WHO, memory_type="summary"))
     for wrong in ({"memory_type": "dream"}, {"limit": -1}, {"offset": -1}):
         with pytest.raises(InvalidInput):
@@ -470,15 +433,14 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
     name = conninfo_to_dict(dsn)["dbname"]
     event = said("I drink tea.")
     async with Service(dsn) as service:
-        await service.add_events_to_memory(**WHO, events=[event], session_id="s")
+        await tell(service, event)
         strict = Service(engine=service.engine, fail_open=False)
         sessions = PgSessionService(engine=service.engine)
         session = await sessions.create_session(**WHO)
         with psycopg.connect(server, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
-            )
+            ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            admin.execute(ending, [name])
             with caplog.at_level(logging.ERROR, "hippocampus"):
                 assert [] == await search(service, "tea")
             assert "cannot be used" in caplog.text
@@ -504,10 +466,9 @@ async def test_what_stores_nothing_needs_no_database():
     service = Service(engine=memory)
     await service.add_session_to_memory(Session(id="s", **WHO))
     await service.add_events_to_memory(**WHO, events=[said(" ")], custom_metadata={"ttl": 60})
+    entries = [entry("tea"), entry(" ")]
     with pytest.raises(InvalidInput, match="text part"):
-        await service.add_memory(
-            **WHO, memories=[entry("tea"), entry(" ")], custom_metadata={"ttl": 60}
-        )
+        await service.add_memory(**WHO, memories=entries, custom_metadata={"ttl": 60})
     feed = TurnFeed(memory, RunIdentity("app"))
     assert not await feed.append(Scope(*WHO.values()), "t", [SystemMessage("Be brief.")])
     with pytest.raises(StorageUnavailable):
@@ -542,9 +503,8 @@ async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn):
         await then.append_events(ann, "s", [turn])
         await then.consolidate(ann, "s")
     async with Service(dsn) as service:
-        await service.add_memory(
-            **WHO, memories=[entry("fresh", custom_metadata={"kind": "episodic"})]
-        )
+        fresh = entry("fresh", custom_metadata={"kind": "episodic"})
+        await service.add_memory(**WHO, memories=[fresh])
         report = {"total_memories": 3, "cleaned_count": 2}
         for dry_run in (True, False):
             told = await service.cleanup_memories(**WHO, dry_run=dry_run)
@@ -579,12 +539,8 @@ async def keep(callback_context: CallbackContext) -> None:
 
 def runner(service: BaseMemoryService, model: Model, tools: Sequence[Any] = ()) -> Runner:
     agent = LlmAgent(name="bot", model=model, tools=list(tools), after_agent_callback=keep)
-    return Runner(
-        app=App(name="support", root_agent=agent),
-        session_service=InMemorySessionService(),
-        memory_service=service,
-        auto_create_session=True,
-    )
+    return Runner(app=App(name="support", root_agent=agent), memory_service=service,
+                  session_service=InMemorySessionService(), auto_create_session=True)  # fmt: skip
 
 
 async def ask(runner: Runner, session_id: str, text: str) -> str:

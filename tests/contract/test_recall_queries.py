@@ -1,16 +1,13 @@
 """Queries as people type them: too short, too long, of nothing, of syntax, in another language."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 from long_forms import LONG
 
-from shared_core import Hit, InvalidInput, Scope
+from shared_core import InvalidInput, Scope
 
 pytestmark = pytest.mark.both_engines
 
 TEA, DOG, CHINESE = "Ann drinks green tea.", "The dog is called Rex.", "她喜欢喝绿茶。"
-Ask = Callable[..., Awaitable[list[Hit]]]
 
 
 @pytest.fixture

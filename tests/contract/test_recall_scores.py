@@ -19,7 +19,7 @@ from turns import said
 
 from shared_core import Scope, open_memory
 from shared_core.core.namespaces import memories_namespace
-from shared_core.ports.recall import Corpus, SearchRequest
+from shared_core.ports.recall import SearchRequest
 from shared_core.recall.matches import Matches
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
@@ -71,10 +71,8 @@ async def storage(dsn):
         await memory.remember(ANN, texts[:200])
         await memory.remember(BOB, texts[:50])
         for thread, first in (("one", 200), ("two", 300)):
-            turns = [
-                said(n, texts[n], role="user" if n % 3 else "agent")
-                for n in range(first, first + 100)
-            ]
+            told = range(first, first + 100)
+            turns = [said(n, texts[n], role="user" if n % 3 else "agent") for n in told]
             await memory.append_events(ANN, thread, turns)
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("SET search_path TO hippocampus, public")
@@ -91,8 +89,7 @@ async def storage(dsn):
             ann = "tenant_id = '/app/ann/'"
             nth = f"(SELECT memory_id FROM memories WHERE {ann} ORDER BY 1 %s OFFSET 10 LIMIT 1)"
             tenth, last = nth.replace("%s", ""), nth.replace("%s", "DESC")
-            text = change.format(ann=ann, tenth=tenth, last=last)
-            admin.execute(text.encode())
+            admin.execute(change.format(ann=ann, tenth=tenth, last=last).encode())
     opened = open_storage(load_settings(dsn), lambda: datetime.now(UTC))
     await opened.open()
     yield opened
@@ -115,17 +112,12 @@ def living_rows(dsn: str) -> dict[UUID, Row]:
         ).fetchall()
     return {
         row[0]: Row(
-            kind=row[1],
-            terms=frozenset(row[2]),
-            term_count=row[3],
-            updated_at=row[4],
+            kind=row[1], terms=frozenset(row[2]), term_count=row[3], updated_at=row[4],
             vectors=[np.array(text[1:-1].split(","), np.float32) for text in row[5] or ()],
-            role=row[6] if row[1] == "episodic" else None,
-            thread=row[7],
-            occurred_at=row[8],
+            role=row[6] if row[1] == "episodic" else None, thread=row[7], occurred_at=row[8],
         )
         for row in found
-    }
+    }  # fmt: skip
 
 
 def in_order(rows: dict[UUID, Row]) -> list[UUID]:
@@ -162,16 +154,14 @@ class Formula:
         self._vector = vector
         self._mean_length = max(1.0, statistics.fmean(row.term_count for row in rows))
         holders = {term: sum(term in row.terms for row in rows) for term in terms}
-        self._idf = {
-            term: math.log(1 + (len(rows) - n + 0.5) / (n + 0.5)) for term, n in holders.items()
-        }
+        of = len(rows)
+        self._idf = {one: math.log(1 + (of - n + 0.5) / (n + 0.5)) for one, n in holders.items()}
 
     def match(self, row: Row) -> Match:
         idf = sum(self._idf[term] for term in self._idf if term in row.terms)
         bm25 = idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * row.term_count / self._mean_length))
-        return Match(
-            similarity=self._similarity(row), bm25=bm25, coverage=idf / sum(self._idf.values())
-        )
+        coverage = idf / sum(self._idf.values())
+        return Match(similarity=self._similarity(row), bm25=bm25, coverage=coverage)
 
     def _similarity(self, row: Row) -> float | None:
         if self._vector is None or not row.vectors:
@@ -210,11 +200,6 @@ def in_context(
     }
 
 
-def assert_corpus(corpus: Corpus, rows: dict[UUID, Row], order: Sequence[UUID]) -> None:
-    assert [rows[key].term_count for key in order] == corpus.length.tolist()
-    assert opens_session(rows, order) == corpus.opens.tolist()
-
-
 @pytest.mark.parametrize(
     ("kinds", "with_vector", "analysed"),
     [
@@ -237,39 +222,29 @@ async def test_candidates_and_scores_follow_the_formulas(
     assert len(asked_for) > 2
     terms = ["word3", "word17", "word30", "never"]
     vector = await Drawn().embed_query("word3") if with_vector else None
-    recalled = await storage.recall.recall(
-        SearchRequest(
-            scope=ANN,
-            namespace=memories_namespace(ANN),
-            terms=terms,
-            model="drawn",
-            vector=vector,
-            kinds=kinds,
-            candidates=CANDIDATES,
-        )
-    )
+    request = SearchRequest(scope=ANN, namespace=memories_namespace(ANN), terms=terms, kinds=kinds,
+                            model="drawn", vector=vector, candidates=CANDIDATES)  # fmt: skip
+    recalled = await storage.recall.recall(request)
     formula = Formula(list(asked_for.values()), terms, vector)
     matches = {key: formula.match(row) for key, row in asked_for.items()}
-
     order = in_order(asked_for)
     opens = opens_session(asked_for, order)
 
     def best(scores: dict[UUID, float]) -> set[UUID]:
-        ranked = sorted(
-            scores,
-            key=lambda key: (-round(scores[key], 6), -asked_for[key].updated_at.timestamp(), key),
-        )
-        return set(ranked[:CANDIDATES])
+        def place(key: UUID) -> tuple[float, float, UUID]:
+            return -round(scores[key], 6), -asked_for[key].updated_at.timestamp(), key
+
+        return set(sorted(scores, key=place)[:CANDIDATES])
 
     near = {key: match.similarity for key, match in matches.items() if match.similarity}
     worded = {key: match.bm25 for key, match in matches.items() if match.bm25}
-
     around = in_context(matches, order, opens)
     around = {key: score for key, score in around.items() if key in near or key in worded}
     found = {candidate.memory_id: candidate for candidate in recalled.candidates}
     assert len(found) == len(recalled.candidates)
     assert best(near) | best(worded) | best(around) == found.keys()
-    assert_corpus(recalled.corpus, asked_for, order)
+    assert [asked_for[key].term_count for key in order] == recalled.corpus.length.tolist()
+    assert opens == recalled.corpus.opens.tolist()
     scores = Matches.of(recalled.corpus)
     coverage = scores.coverage(scores.holds(np.arange(len(order))))
     for at, key in enumerate(order):

@@ -161,8 +161,7 @@ def test_both_engines_check_the_same_labels():
     guards = files("shared_core.storage.postgres").joinpath("sql/migrations/0001_schema.sql")
     ours = re.findall(r"protect\('(\w+)'(?:, '(.+?)')?\)", guards.read_text())
     expected = {table: count or "{2}" for table, count in ours if table not in POSTGRES_ALONE}
-    found = {table: labels[end] for table, end in ends.items() if end != "table"}
-    assert found == expected
+    assert expected == {table: labels[end] for table, end in ends.items() if end != "table"}
 
 
 def test_nothing_in_the_schema_goes_around_row_security(superuser):
@@ -171,10 +170,8 @@ def test_nothing_in_the_schema_goes_around_row_security(superuser):
     owned = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tableowner ~ 'hippocampus'"
     for query in (definers, views, owned):
         assert superuser.execute(query.encode(), ["hippocampus"]).fetchall() == []
-    role = (
-        "SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = 'hippocampus_app'"
-    )
-    assert superuser.execute(role.encode()).fetchall() == [(False, False, False)]
+    role = "SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s"
+    assert superuser.execute(role, ["hippocampus_app"]).fetchall() == [(False, False, False)]
 
 
 def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app):
@@ -232,11 +229,8 @@ def test_a_scope_reads_the_models_and_changes_none(app, superuser):
     for scope in ("", ALICE, "/app/"):
         bind(app, scope)
         assert models == app.execute("TABLE embedding_models").fetchall() != []
-        for change in (
-            "UPDATE embedding_models SET active = false",
-            "DELETE FROM embedding_models",
-        ):
-            assert 0 == app.execute(change.encode()).rowcount
+        for change in ("UPDATE {} SET active = false", "DELETE FROM {}"):
+            assert 0 == app.execute(change.format("embedding_models").encode()).rowcount
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             app.execute("INSERT INTO embedding_models VALUES ('x', 1, false, now())")
     assert models == superuser.execute("TABLE embedding_models").fetchall()

@@ -52,9 +52,8 @@ def test_vectors_are_ranked_by_the_distance_that_is_asked_for(dsn, distance, ord
         found = store.search(HERE, query="1 0")
         assert order == [item.key for item in found]
         assert scores == pytest.approx([item.score for item in found], abs=2e-2)
-        assert [order[1]] == [
-            item.key for item in store.search(HERE, query="1 0", limit=1, offset=1)
-        ]
+        [second] = store.search(HERE, query="1 0", limit=1, offset=1)
+        assert order[1] == second.key
 
 
 def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn):
@@ -120,9 +119,8 @@ def test_its_configuration_can_be_read(empty_dsn):
 
 
 def test_with_opens_what_from_conn_string_makes(empty_dsn):
-    with PgHippocampusStore.from_conn_string(
-        empty_dsn, pool_config={"min_size": 1, "max_size": 2, "kwargs": {"connect_timeout": 5}}
-    ) as store:
+    pool: Any = {"min_size": 1, "max_size": 2, "kwargs": {"connect_timeout": 5}}
+    with PgHippocampusStore.from_conn_string(empty_dsn, pool_config=pool) as store:
         assert store.setup() is not None
         store.put(HERE, "k", {"n": 1}, index=False)
         future = store.start_ttl_sweeper(60)
@@ -148,8 +146,7 @@ async def test_a_store_that_nothing_opened_can_be_called_and_awaited_on_a_loop(e
     store.put(HERE, "k", {"n": 1}, index=False)
     assert store.get(HERE, "k") is not None
     assert 0 == await store.sweep_ttl() == store.sweep_ttl()
-    future = store.start_ttl_sweeper(60)
-    (await future).cancel()
+    (await store.start_ttl_sweeper(60)).cancel()
     await store.stop_ttl_sweeper()
     await store.aclose()
 
@@ -167,8 +164,7 @@ def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn):
             item = store.get(HERE, "k")
             assert item is not None and {"by": "ConnectionPool"} == item.value
         assert pool.get_stats()["pool_size"] <= 3
-        tables = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
-        assert tables == (0,)
+        assert connection.execute("SELECT count(*) FROM checkpoints").fetchone() == (0,)
     with pytest.raises(InvalidInput, match="closed"):
         PgHippocampusStore(connection)
     with pytest.raises(InvalidInput, match="conn must be"):
@@ -202,9 +198,7 @@ def test_a_page_holds_what_there_is(dsn):
             store.put(HERE, f"near {number}", {"text": f"1 0.{number}"})
             store.put(HERE, f"bare {number}", {"n": number}, index=False)
         found = store.search(HERE, query="1 0", limit=10)
-        assert (
-            10 == len(found) and [item.score is None for item in found] == [False] * 6 + [True] * 4
-        )
+        assert [False] * 6 + [True] * 4 == [item.score is None for item in found]
         rest = store.search(HERE, query="1 0", limit=10, offset=10)
         assert 12 == len({item.key for item in (*found, *rest)})
         both = store.search(HERE, query="1 0", limit=10, filter={"n": {"$gte": 0}})
@@ -238,8 +232,7 @@ def test_filters_compare_with_infinity_and_nan(dsn, condition, kept):
     values: dict[str, Any] = {"a": {"n": 1}, "b": {"n": -2.5}, "c": {"n": "x"}, "d": {}}
     store = PgHippocampusStore(dsn)
     store.batch([PutOp(HERE, key, value, index=False) for key, value in values.items()])
-    found = store.search(HERE, filter={"n": condition})
-    assert sorted(kept) == sorted(item.key for item in found)
+    assert sorted(kept) == sorted(item.key for item in store.search(HERE, filter={"n": condition}))
     store.close()
 
 
@@ -316,19 +309,17 @@ async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn):
 async def test_writes_to_one_address_keep_their_order_however_it_is_written(empty_dsn):
     async with PgHippocampusStore(empty_dsn) as store:
         ways: list[Any] = [HERE, [*HERE], HERE]
-        await asyncio.gather(
-            *(store.aput(way, "k", {"n": n}, index=False) for n, way in enumerate(ways))
-        )
+        puts = [store.aput(way, "k", {"n": n}, index=False) for n, way in enumerate(ways)]
+        await asyncio.gather(*puts)
         assert {"n": 2} == (await store.aget(HERE, "k")).value  # type: ignore[union-attr]
 
 
 async def test_an_address_that_is_none_fails_alone(empty_dsn):
     async with open_memory(empty_dsn, embedder=Words(), worker=False) as memory:
         odd: Any = (HERE, ["k"])
+        ops = [WriteItem(address=odd, value={"n": 1}), WriteItem(address=(HERE, "k"), value={})]
         with pytest.raises(BatchError) as failed:
-            await memory.run_item_ops(
-                [WriteItem(address=odd, value={"n": 1}), WriteItem(address=(HERE, "k"), value={})]
-            )
+            await memory.run_item_ops(ops)
         assert [0] == [*failed.value.errors]
         assert isinstance(failed.value.errors[0], InvalidInput)
 

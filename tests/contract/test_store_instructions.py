@@ -145,36 +145,27 @@ async def test_a_prefix_above_finds_them_in_one_order(face):
     await face.put(HERE, "tone", {"content": "be brief"})
     await face.put(("app", "bob", "hippocampus-instructions"), "tone", {"content": "be kind"})
     await face.put((*HERE, "deeper"), "plain", {"content": "no instruction"})
-    for prefix, expected in (
-        (("app", "ann"), ["plain", "tone", "n"]),
-        (("app",), ["plain", "tone", "tone", "n"]),
-        ((), ["plain", "tone", "tone", "n"]),
-        (HERE, ["plain", "tone"]),
-    ):
+    for prefix, expected in {
+        ("app", "ann"): ["plain", "tone", "n"], ("app",): ["plain", "tone", "tone", "n"],
+        (): ["plain", "tone", "tone", "n"], HERE: ["plain", "tone"],
+    }.items():  # fmt: skip
         assert expected == await face.keys(prefix)
         pages = [await face.keys(prefix, limit=1, offset=n) for n in range(len(expected))]
         assert expected == list(chain(*pages))
     assert "tone" == (await face.keys(("app", "ann"), query="be brief"))[0]
     assert HERE in await face.list_namespaces()
-    assert [HERE, ("app", "bob", "hippocampus-instructions")] == await face.list_namespaces(
-        suffix=("hippocampus-instructions",)
-    )
+    of_both = await face.list_namespaces(suffix=("hippocampus-instructions",))
+    assert [HERE, ("app", "bob", "hippocampus-instructions")] == of_both
     assert [] == await engine_of(face).instructions.history(ANN, "plain")
 
 
 async def test_a_batch_sees_the_state_before_it_and_the_last_put_wins(face):
     await face.put(HERE, "old", {"content": "old"})
-    results = await face.batch(
-        [
-            GetOp(HERE, "tone"),
-            PutOp(HERE, "tone", {"content": "one"}),
-            PutOp(("app", "ann", "notes"), "n", {"content": "a note"}),
-            SearchOp(HERE),
-            PutOp(HERE, "tone", {"content": "two"}),
-            PutOp(HERE, "old", None),
-            ListNamespacesOp(),
-        ]
-    )
+    results = await face.batch([
+        GetOp(HERE, "tone"), PutOp(HERE, "tone", {"content": "one"}),
+        PutOp(("app", "ann", "notes"), "n", {"content": "a note"}), SearchOp(HERE),
+        PutOp(HERE, "tone", {"content": "two"}), PutOp(HERE, "old", None), ListNamespacesOp(),
+    ])  # fmt: skip
     assert results[0] is None and ["old"] == [item.key for item in results[3]]
     assert [HERE] == results[6]
     assert [(1, {"content": "two"})] == await said(face) and [] == await said(face, "old")
@@ -200,9 +191,8 @@ async def test_a_bad_operation_fails_alone(face, name):
     with pytest.raises(BatchError) as failed:
         await face.batch(ops)
     assert [1] == list(failed.value.errors) and isinstance(failed.value.errors[1], InvalidInput)
-    assert [(1, {"content": "y"})] == await said(face) and ["good", "tone"] == sorted(
-        await face.keys(HERE)
-    )
+    assert [(1, {"content": "y"})] == await said(face)
+    assert ["good", "tone"] == sorted(await face.keys(HERE))
 
 
 async def test_a_time_to_live_is_refused_and_a_default_one_is_not_theirs(dsn):
@@ -284,9 +274,8 @@ async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn):
         await engine.instructions.write(ANN, "tone", {"content": "Greet in Finnish."})
         await store.aput(HERE, "tone", {"content": "Greet in Maltese."})
         newest = await engine.instructions.read(ANN, "tone")
-        assert newest is not None and (3, {"content": "Greet in Maltese."}) == (
-            newest.version, newest.value,
-        )  # fmt: skip
+        assert newest is not None
+        assert (3, {"content": "Greet in Maltese."}) == (newest.version, newest.value)
         await engine.instructions.rollback(ANN, "tone")
         item = await store.aget(HERE, "tone")
         assert item is not None and {"content": "Greet in Finnish."} == item.value

@@ -165,14 +165,12 @@ async def test_pages_reach_what_shares_a_word_whether_it_has_a_vector_or_not(
     async with open_memory(dsn, embedder=toy, worker=False) as memory:
         everything = await fill_mixed(memory, items, turns)
         store = PgHippocampusStore(engine=memory, search=search)
-        at_once = await store.asearch(SHARED, query="coffee number", limit=2000)
-        keys = [item.key for item in at_once]
+        find = partial(store.asearch, SHARED, query="coffee number")
+        keys = [item.key for item in await find(limit=2000)]
         assert len(keys) == items + turns and everything == set(keys)
         step = (items + turns) // 3
-        pages = [
-            await store.asearch(SHARED, query="coffee number", limit=step, offset=offset)
-            for offset in range(0, items + turns + step, step)
-        ]
+        offsets = range(0, items + turns + step, step)
+        pages = [await find(limit=step, offset=offset) for offset in offsets]
         assert keys == [item.key for page in pages for item in page]
 
 
@@ -199,9 +197,8 @@ async def test_words_are_those_of_the_fields_that_are_named(dsn):
             return [item.key for item in await named.asearch(HERE, query=query)]
 
         await named.aput(HERE, "k", {"title": "zebra crossing", "content": "apple pie"})
-        await named.aput(
-            HERE, "here", {"title": "x", "tags": ["长颈鹿"], "note": "password"}, index=["tags[*]"]
-        )
+        tagged = {"title": "x", "tags": ["长颈鹿"], "note": "password"}
+        await named.aput(HERE, "here", tagged, index=["tags[*]"])
         await named.aput(HERE, "out", {"title": "zebra"}, index=False)
         assert (["k"], []) == (await keys("zebra"), await keys("apple"))
         assert (["here"], []) == (await keys("长颈鹿"), await keys("password"))
@@ -225,19 +222,16 @@ async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory):
         await memory.consolidate(ALICE, f"s{day}")
     store = PgHippocampusStore(engine=memory)
     facts = await memory.facts(ALICE, history=True)
-    ended = [str(fact.memory_id) for fact in facts if fact.valid_until]
-    assert len(ended) == 1
-    for key in ended:
-        item = await store.aget(SHARED, key)
-        assert item is not None and "Rome" in item.value["content"]
-        for query in (None, "Where does the user live?", "Rome"):
-            assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
+    [key] = [str(fact.memory_id) for fact in facts if fact.valid_until]
+    item = await store.aget(SHARED, key)
+    assert item is not None and "Rome" in item.value["content"]
+    for query in (None, "Where does the user live?", "Rome"):
+        assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
 
 
 async def test_a_fact_of_the_future_is_found_when_it_holds(clocked, clock):
     for text, day in (("I live in Rome.", 0), ("I work at Acme.", 20), ("我喜欢喝茶。", 20)):
-        turn = said(text, text, START + timedelta(days=day))
-        await clocked.append_events(ALICE, "t", [turn])
+        await clocked.append_events(ALICE, "t", [said(text, text, START + timedelta(days=day))])
     await clocked.consolidate(ALICE, "t")
     store = PgHippocampusStore(engine=clocked)
     for expected in ({"User lives in Rome."}, {"User lives in Rome.", "User works at Acme."}):

@@ -48,8 +48,7 @@ def batches(store, monkeypatch):
 
 async def test_thousands_at_once_are_a_few_batches(store, batches):
     many = 2 * MAX_BATCH + 1
-    puts = (store.aput(HERE, f"k{n}", {"n": n}, index=False) for n in range(many))
-    await asyncio.gather(*puts)
+    await asyncio.gather(*(store.aput(HERE, f"k{n}", {"n": n}, index=False) for n in range(many)))
     found = await asyncio.gather(*(store.aget(HERE, f"k{n}") for n in range(many)))
     assert list(range(many)) == [item.value["n"] for item in found if item]
     assert 2 * [MAX_BATCH, MAX_BATCH, 1] == batches
@@ -64,12 +63,9 @@ async def test_one_alone_is_one_operation(store, batches):
 async def test_the_last_write_wins_and_reads_see_what_was_before(store):
     await store.aput(HERE, "k", {"n": 0})
     *_, read = await asyncio.gather(
-        store.aput(HERE, "k", {"n": 1}),
-        store.aput(HERE, "gone", {"n": 1}),
-        store.aput(HERE, "k", {"n": 2}),
-        store.adelete(HERE, "gone"),
-        store.aget(HERE, "k"),
-    )
+        store.aput(HERE, "k", {"n": 1}), store.aput(HERE, "gone", {"n": 1}),
+        store.aput(HERE, "k", {"n": 2}), store.adelete(HERE, "gone"), store.aget(HERE, "k"),
+    )  # fmt: skip
     assert {"n": 0} == read.value
     assert {"n": 2} == (await store.aget(HERE, "k")).value
     assert await store.aget(HERE, "gone") is None
@@ -91,9 +87,8 @@ async def test_searches_without_a_query_are_batches_with_an_answer_each(store, b
     )
     assert [len(set(wanted)) + 3] == batches  # equal ones run once
     *pages, wrong, above, negative = found
-    assert [[(user, "k")] if user[1] == owner else [] for user, owner in wanted] == [
-        [(item.namespace, item.key) for item in page] for page in pages
-    ]
+    found_keys = [[(item.namespace, item.key) for item in page] for page in pages]
+    assert [[(user, "k")] if user[1] == owner else [] for user, owner in wanted] == found_keys
     assert isinstance(wrong, InvalidInput) and "$wrong" in str(wrong)
     assert isinstance(negative, InvalidInput) and "limit" in str(negative)
     assert {*users} == {item.namespace for item in above}
@@ -110,9 +105,8 @@ async def test_a_search_that_takes_too_long_fails_alone(store, monkeypatch):
         return await find(queries)
 
     monkeypatch.setattr(items, "find_items", slow)
-    found = await asyncio.gather(
-        *(store.asearch(HERE, filter={"n": n}) for n in range(9)), return_exceptions=True
-    )
+    searches = [store.asearch(HERE, filter={"n": n}) for n in range(9)]
+    found = await asyncio.gather(*searches, return_exceptions=True)
     assert isinstance(found[7], StorageUnavailable)
     assert [0, 1, 0, 0, 0, 0, 0, 0] == [len(one) for one in found if one is not found[7]]
 
@@ -128,9 +122,8 @@ async def test_each_fails_alone_with_its_own_error(store):
         store.aput(HERE, "e", {"text": "fine as well"}),
         return_exceptions=True,
     )
-    assert [None, ModelUnavailable, InvalidInput, InvalidInput, None, None] == [
-        None if error is None else type(error) for error in done
-    ]
+    kinds = [None if error is None else type(error) for error in done]
+    assert [None, ModelUnavailable, InvalidInput, InvalidInput, None, None] == kinds
     assert "'c'" in str(done[2])
     assert "'d'" in str(done[3])
     assert [True, True] == [await store.aget(HERE, key) is not None for key in ("a", "e")]
@@ -141,9 +134,8 @@ async def test_what_fails_all_is_raised_by_each(store, monkeypatch):
         raise StorageUnavailable("down")
 
     monkeypatch.setattr(store.engine, "run_item_ops", down)
-    done = await asyncio.gather(
-        *(store.aget(HERE, str(n)) for n in range(3)), return_exceptions=True
-    )
+    reads = [store.aget(HERE, str(n)) for n in range(3)]
+    done = await asyncio.gather(*reads, return_exceptions=True)
     assert 3 * ["down"] == [str(error) for error in done]
 
 
@@ -158,8 +150,7 @@ async def test_who_gives_up_takes_nothing_from_the_others(store, who):
         done = await asyncio.gather(*calls, return_exceptions=True)
         others = [n for n in range(3) if n != who]
         assert [None, None] == [done[n] for n in others]
-        found = await asyncio.gather(*(store.aget(HERE, f"{key}/{n}") for n in others))
-        assert None not in found
+        assert None not in await asyncio.gather(*(store.aget(HERE, f"{key}/{n}") for n in others))
 
 
 async def test_work_that_nobody_waits_for_ends(store, monkeypatch):

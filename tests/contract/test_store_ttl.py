@@ -106,8 +106,7 @@ def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(ours,
 def test_an_expired_memory_is_never_read(ours, clock):
     ours.ttl_config = {}
     ann = Scope("app", "ann")
-    expires = clock.now + timedelta(minutes=1)
-    turn = said("1", "I like tea.", clock.now, expires_at=expires)
+    turn = said("1", "I like tea.", clock.now, expires_at=clock.now + timedelta(minutes=1))
     run_sync(ours.engine.append_events(ann, "t", [turn]))
     [item] = ours.search(memories_namespace("app", "ann"))
     clock.forward(minutes=2)
@@ -157,8 +156,7 @@ def test_it_is_started_and_stopped_by_hand_as_the_reference(dsn):
         assert future is store.start_ttl_sweeper(99)
         assert soon(lambda: rows(dsn) == 0)
         assert store.stop_ttl_sweeper(timeout=10) and future.result(timeout=5) is None
-        again = store.start_ttl_sweeper(99)
-        assert again.cancel() and soon(lambda: not store._sweeper.running)
+        assert store.start_ttl_sweeper(99).cancel() and soon(lambda: not store._sweeper.running)
 
 
 def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn):
@@ -259,9 +257,8 @@ def test_a_time_to_live_begins_when_the_item_is_written(dsn, clock):
 @pytest.mark.parametrize(("none_is_default", "lives"), [(False, True), (True, False)])
 def test_none_is_for_ever_or_the_default_as_the_store_is_told(dsn, clock, none_is_default, lives):
     engine = open_memory(dsn, clock=clock)
-    store = PgHippocampusStore(
-        engine=engine, ttl={**LIVING, "default_ttl": 1}, none_is_default_ttl=none_is_default
-    )
+    ttl: Any = {**LIVING, "default_ttl": 1}
+    store = PgHippocampusStore(engine=engine, ttl=ttl, none_is_default_ttl=none_is_default)
     store.put(HERE, "sync", {"n": 1}, index=False, ttl=None)
     run_sync(store.aput(HERE, "async", {"n": 1}, index=False, ttl=None))
     store.put(HERE, "longer", {"n": 1}, index=False, ttl=60)

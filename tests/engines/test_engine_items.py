@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -69,8 +70,7 @@ def vector_rows(rows: Sequence[MemoryRow], each: int = 1) -> VectorRows:
 
 def asking(seed: int) -> Any:
     """Return the vector of a query, with few distances to the others."""
-    chance = np.random.default_rng(seed)
-    return chance.choice([-1.0, 1.0], size=(1, DIMENSIONS)).astype(np.float32)
+    return np.random.default_rng(seed).choice([-1.0, 1.0], size=(1, DIMENSIONS)).astype(np.float32)
 
 
 def notes(both: Both, *labels: str, user: str = "") -> Namespace:
@@ -101,10 +101,8 @@ async def filled(both):
 
     Written at three moments.
     """
-    rows = [
-        row(notes(both, f"box{number % 3}"), f"k{number:03}", value={"n": number % 5, "at": number})
-        for number in range(300)
-    ]
+    values = [{"n": number % 5, "at": number} for number in range(300)]
+    rows = [row(notes(both, f"box{n % 3}"), f"k{n:03}", value=one) for n, one in enumerate(values)]
     rows += [row(notes(both, user="bob"), f"b{number}") for number in range(40)]
     for part in (2, 0, 1):
         both.now += timedelta(seconds=1)
@@ -114,27 +112,23 @@ async def filled(both):
 
 async def test_pages_are_the_same(filled):
     app = (filled.scope.app,)
-    for prefix in (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app):
-        for wanted in ({}, {"n": 3}):
-            for vector in (None, asking(2)):
-                query = ItemQuery(
-                    prefix=prefix, limit=1000, filter=wanted, vector=vector,
-                    model=None if vector is None else MODEL,
-                )  # fmt: skip
-                everything = await found(filled, query)
-                assert everything
-                for offset in (0, 7, 90):
-                    page = replace(query, limit=20, offset=offset)
-                    assert await found(filled, page) == everything[offset : offset + 20]
+    prefixes = (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app)
+    for prefix, wanted, vector in product(prefixes, ({}, {"n": 3}), (None, asking(2))):
+        model = None if vector is None else MODEL
+        query = ItemQuery(prefix=prefix, limit=1000, filter=wanted, vector=vector, model=model)
+        everything = await found(filled, query)
+        assert everything
+        for offset in (0, 7, 90):
+            page = replace(query, limit=20, offset=offset)
+            assert await found(filled, page) == everything[offset : offset + 20]
 
 
 async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled):
     for vector in (None, asking(2)):
         query = ItemQuery(prefix=(), limit=5000, vector=vector, model=MODEL)
         pages = [(await storage.items.find_items([query]))[0] for storage in filled.storages]
-        first, second = [
-            known([one for one in page if one.namespace[0] == filled.scope.app]) for page in pages
-        ]
+        app = filled.scope.app
+        first, second = [known([x for x in page if x.namespace[0] == app]) for page in pages]
         assert first == second and 340 == len(first)
 
 
@@ -182,8 +176,7 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled):
     query = ItemQuery(prefix=notes(filled), limit=1000, terms=["wordy", "none"])
     assert {"a wordy one", "wordy"} == {key for _, key, _, _ in await found(filled, query)}
     query = replace(query, model=MODEL, vector=asking(3), besides=[rows[1].memory_id])
-    everything = await found(filled, query)
-    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in everything[300:]}
+    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in (await found(filled, query))[300:]}
 
 
 async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(new_storage):
@@ -286,14 +279,10 @@ async def test_a_key_that_exists_is_replaced(both):
               row(notes(both), "new")]  # fmt: skip
     await stored(both, second)
     await stored(both, [replace(second[0], text="newer")])
-    held = await both.left(
-        {
-            "memories": MEMORIES,
-            "memory_sources": "memory_id thread_id event_id",
-            "memory_archive": "memory_id",
-            "memory_access": "memory_id stage forget_at",
-        }
-    )
+    held = await both.left({
+        "memories": MEMORIES, "memory_sources": "memory_id thread_id event_id",
+        "memory_archive": "memory_id", "memory_access": "memory_id stage forget_at",
+    })  # fmt: skip
     by_key = {one["key"]: one for one in held["memories"]}
     assert by_key["plain"]["memory_id"] == first[0].memory_id
     assert by_key["plain"]["created_at"] == NOW < by_key["expired"]["created_at"]
@@ -309,21 +298,19 @@ async def test_reads_are_counted(both):
     rows = [row(memories_namespace(both.scope), "said", kind="episodic"), row(notes(both), "plain")]
     await stored(both, rows)
     both.now += timedelta(days=1)
+    ids = [rows[0].memory_id, rows[1].memory_id, MemoryId(uuid7())]
     batch = [
         NewAccesses(both.scope, one, Accesses(count, NOW + timedelta(hours=count)))
-        for count, one in enumerate([rows[0].memory_id, rows[1].memory_id, MemoryId(uuid7())], 2)
+        for count, one in enumerate(ids, 2)
     ]
     for counted in (batch, batch[::-1]):
         await both.same(lambda s, some=counted: s.accesses.add_accesses(some))
 
     async def accesses(storage: Any) -> dict[MemoryId, Accesses]:
-        [some] = await storage.read(
-            both.tenant, [select_accesses([one.memory_id for one in batch])]
-        )
+        [some] = await storage.read(both.tenant, [select_accesses(ids)])
         return accesses_of(some)
 
-    counts = await both.same(accesses)
-    assert counts[rows[0].memory_id] == Accesses(4, NOW + timedelta(hours=2))
+    assert (await both.same(accesses))[ids[0]] == Accesses(4, NOW + timedelta(hours=2))
     await both.left({"memory_access": "memory_id access_count last_accessed_at stage forget_at"})
 
 
@@ -341,13 +328,11 @@ async def test_namespaces_are_the_same(both):
     spaces = [(app, *chance.choices(labels, k=chance.randint(1, 4))) for _ in range(60)]
     await stored(both, [row(space, "k") for space in dict.fromkeys(spaces)])
     suffixes = [("a",), ("*", "b"), ("a", "*", "%"), ("*",), ("a/b",), ()]
-    for prefix in [(app, *one) for one in suffixes]:
-        for suffix in suffixes:
-            for depth in (None, 0, 2, 4):
-                query = NamespaceQuery(
-                    prefixes=[prefix], suffixes=[suffix], max_depth=depth, limit=9, offset=1
-                )
-                await both.same(lambda s, query=query: s.items.list_namespaces(query))
+    for one, suffix, depth in product(suffixes, suffixes, (None, 0, 2, 4)):
+        query = NamespaceQuery(
+            prefixes=[(app, *one)], suffixes=[suffix], max_depth=depth, limit=9, offset=1
+        )
+        await both.same(lambda s, query=query: s.items.list_namespaces(query))
     for query in (NamespaceQuery(suffixes=[("a/b",)], limit=50), NamespaceQuery(max_depth=1)):
         await both.same(lambda s, query=query: s.items.list_namespaces(query))
 
@@ -435,10 +420,8 @@ class Recalling(NamedTuple):
         assert vector is not None
         usual = {"limit": 10, "with_graph": True, "embedded": (_half(vector), is_degraded)}
         wanted = RecallOptions(now=LATER, **usual | options)  # type: ignore[arg-type]
-        first, second = [
-            await recall(storage, embedding, ANN, query, wanted)
-            for storage in (self.postgres, seekdb or self.seekdb)
-        ]
+        storages = (self.postgres, seekdb or self.seekdb)
+        first, second = [await recall(one, embedding, ANN, query, wanted) for one in storages]
         assert len(first) == len(second)
         for one, other in zip(first, second, strict=True):
             assert (one.memory, one.matched) == (other.memory, other.matched)
@@ -494,22 +477,18 @@ async def test_thirty_questions_have_the_same_ten_answers(recalling):
 @pytest.mark.parametrize(
     "options",
     [
-        {"kinds": ["semantic", "summary"]},
-        {"kinds": []},
+        {"kinds": ["semantic", "summary"]}, {"kinds": []},
         {"namespace": ("app", "ann", "elsewhere")},
         {"begin": START + timedelta(days=2), "end": START + timedelta(days=4)},
         {"as_of": AsOf(valid=START + timedelta(days=16))},
         {"as_of": AsOf(known=START + timedelta(days=16, hours=1))},
         {"as_of": AsOf(valid=START + timedelta(days=18), known=START + timedelta(days=17))},
-        {"limit": 400},
-        {"limit": 200, "ranking": "fusion"},
-        {"ranking": "vector"},
-        {"ranking": "bm25"},
-        {"ranking": "three_factor"},
+        {"limit": 400}, {"limit": 200, "ranking": "fusion"}, {"ranking": "vector"},
+        {"ranking": "bm25"}, {"ranking": "three_factor"},
         {"distinct": True, "diversity": 0.5, "limit": 20},
     ],
     ids=str,
-)
+)  # fmt: skip
 async def test_every_option_means_the_same(recalling, options):
     for query in QUERIES[:: 4 if LONG else 9]:
         await recalling.alike(query, **options)
@@ -533,9 +512,8 @@ async def test_a_filter_cuts_the_corpus_alike(recalling, vector):
         np.testing.assert_allclose(other, one, atol=1e-5)
     held = [{*zip(one.holders, one.words, strict=True)} for one in (first.corpus, second.corpus)]
     assert held[0] == held[1]
-    assert in_any_order([one.memory() for one in first.candidates]) == in_any_order(
-        [one.memory() for one in second.candidates]
-    )
+    told = [in_any_order([one.memory() for one in each.candidates]) for each in (first, second)]
+    assert told[0] == told[1]
     stranger = replace(request, scope=Scope("app", "nobody"))
     with pytest.raises(InvalidInput, match="not in scope"):
         await recalling.seekdb.recall.recall(stranger)

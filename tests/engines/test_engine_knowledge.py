@@ -94,11 +94,6 @@ async def undo(storage: Any, scope: Scope, run_id: UUID, now: datetime) -> None:
     await storage.transact(scope_path(scope), lambda: undo_run(scope, run_id, now))
 
 
-async def number_of_last(both: Both) -> int:
-    known = await both.same(lambda one: one.query(both.tenant, lambda: known_of([], [], NOW)))
-    return int(known.number)
-
-
 async def reads(both: Both, world: RandomRuns) -> None:
     """Read threads, and what is like some drafts, which must be the same on both engines."""
     scope = both.scope
@@ -126,7 +121,8 @@ async def test_runs_at_random_are_written_and_read_alike(both, copies, seed):
         both.now = NOW + timedelta(minutes=step)
         if step % 5 == 4:
             await told(both, world, world.random.choice(THREADS), 2)
-        plan = world.plan(await number_of_last(both))
+        known = await both.same(lambda one: one.query(both.tenant, lambda: known_of([], [], NOW)))
+        plan = world.plan(int(known.number))
         said = await applied(both, plan)
         refused.add(said.partition(":")[0])
         if not said:
@@ -154,9 +150,8 @@ async def test_the_same_words_are_as_like_as_can_be(both):
     await both.same(lambda s: s.items.put_memories(rows, vectors))
     draft: ItemAddress = (memories_namespace(both.scope), "draft")
     for kinds, count in ((["semantic"], 1), (["reflection"], 0)):
-        found = await both.same(
-            lambda s, k=kinds: s.runs.like_texts(both.scope, k, {draft: words}, None)
-        )
+        asked = (both.scope, kinds, {draft: words}, None)
+        found = await both.same(lambda s, a=asked: s.runs.like_texts(*a))
         assert [1.0] * count == [one.similarity for one in found.get(draft, ())]
 
 
@@ -193,11 +188,8 @@ async def look_alikes(both: Both) -> None:
     ]  # fmt: skip
     merged = NOW - timedelta(minutes=20)
     aliases = [
-        {
-            "alias_id": UUID(int=number), "alias_key": alias, "alias": alias.title(),
-            "entity_key": entity, "entity": entity.title(), "merged_at": merged,
-            "unmerged_at": ends,
-        }
+        {"alias_id": UUID(int=number), "alias_key": alias, "alias": alias.title(),
+         "entity_key": entity, "entity": entity.title(), "merged_at": merged, "unmerged_at": ends}
         for number, (alias, entity, ends) in enumerate(
             [("émil", "emil", merged + timedelta(minutes=5)), ("émil", "bonn", None),
              ("emil ", "emil", None)], 1
@@ -214,9 +206,8 @@ async def moments_are_read(both: Both, world: RandomRuns) -> None:
     valid, known = AsOf(valid=world.moment()), AsOf(known=both.now - timedelta(minutes=9))
     for as_of in (None, valid, known, replace(known, valid=world.moment())):
         for depth, limit in ((1, 50), (2, 3), (4, 50)):
-            walks = await both.same(
-                lambda s, d=depth, n=limit, a=as_of: s.graph.walk(scope, NAMES, d, n, a)
-            )
+            asked = (scope, NAMES, depth, limit, as_of)
+            walks = await both.same(lambda s, a=asked: s.graph.walk(*a))
             met += sum(len(one.edges) for one in walks)
         query = MemoryQuery(scope=scope, namespace=(scope.app, scope.user), as_of=as_of)
         begin = world.moment()
@@ -248,9 +239,8 @@ async def test_an_edge_is_restored_once_and_only_where_its_place_is_free(both):
     await both.put({"edges": [taken, edge(2, "lives_in", "Paris", False), free]})
     refused = []
     for number, row in enumerate((taken, free, free)):
-        ended: Any = await both.same(
-            lambda s, e=row["edge_id"]: s.query(tenant, lambda: edges.edge_of(e, NOW))
-        )
+        read = partial(edges.edge_of, row["edge_id"], NOW)
+        ended: Any = await both.same(lambda s, r=read: s.query(tenant, r))
         ended = replace(ended, superseded_at=row["superseded_at"])
         restoring = partial(reopening.restore_edge, tenant, ended, UUID(int=100 + number), NOW)
         refused.append(await refusal(both, lambda s, r=restoring: s.transact(tenant, r)))

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -41,12 +42,8 @@ LEASE_S = 60.0
 
 
 def new(after_s: float = 0, **fields: Any) -> NewJob:
-    given: dict[str, Any] = {
-        "job_id": uuid4(),
-        "job_type": JobType.DEEP_REFLECTION,
-        "run_after": NOW + timedelta(seconds=after_s),
-    }
-    return NewJob(**given | fields)
+    given: dict[str, Any] = {"job_id": uuid4(), "job_type": JobType.DEEP_REFLECTION}
+    return NewJob(run_after=NOW + timedelta(seconds=after_s), **given | fields)
 
 
 class Queue:
@@ -100,10 +97,9 @@ async def test_a_job_goes_from_asked_to_done(queue):
     await queue.changes.complete(job, "w2", {})
     assert JobStatus.RUNNING is (await queue.only()).status
     await queue.changes.complete(job, "w1", {"facts": 2})
-    done = await queue.only()
-    assert (JobStatus.COMPLETED, {"facts": 2}, NOW, queue.clock.now, None, None) == fields(
-        done, "status result started_at completed_at lease_until error"
-    )
+    expected = (JobStatus.COMPLETED, {"facts": 2}, NOW, queue.clock.now, None, None)
+    names = "status result started_at completed_at lease_until error"
+    assert expected == fields(await queue.only(), names)
     assert await queue.jobs.next_job_at(ALL) is None
     assert [] == await queue.jobs.list_jobs(JobFilter())
 
@@ -206,16 +202,10 @@ async def test_tenants_take_turns_after_priority(queue):
     await queue.jobs.enqueue(ANN, ThreadId("soon"), new(30, priority=JobPriority.MANUAL))
     await queue.jobs.enqueue(CAT, ThreadId("end"), new(-1, priority=JobPriority.SESSION_END))
     order, after = [], ANN
-    for worker in range(8):
-        job = await queue.claim(f"w{worker}", after)
-        if job is None:
-            break
+    while len(order) < 8 and (job := await queue.claim(f"w{len(order)}", after)):
         after = job.scope
-        order.append((job.scope.user, job.thread_id))
-    assert order == [
-        ("cat", "end"), ("ann", "t0"), ("bob", "t0"), ("cat", "t0"), ("ann", "t1"), ("bob", "t1"),
-        ("cat", "t1"),
-    ]  # fmt: skip
+        order.append(f"{job.scope.user} {job.thread_id}")
+    assert order == ["cat end", "ann t0", "bob t0", "cat t0", "ann t1", "bob t1", "cat t1"]
 
 
 async def test_a_worker_takes_what_it_can_do(queue):
@@ -228,8 +218,7 @@ async def test_a_worker_takes_what_it_can_do(queue):
     assert job and (CAT, "mail") == (job.scope, job.performer)
     assert await queue.jobs.claim_job("w2", LEASE_S, mail, None) is None
     assert 0 == await queue.jobs.open_jobs([(ANN, T)], ALL)
-    any_app = [Capability(JobType.CALLBACK, "mail")]
-    assert 1 == await queue.jobs.open_jobs([(ANN, T)], any_app)
+    assert 1 == await queue.jobs.open_jobs([(ANN, T)], [Capability(JobType.CALLBACK, "mail")])
     names = "pending due running failed due_callbacks oldest_due_s"
     assert (2, 2, 1, 0, 1, 0.0) == fields(await queue.jobs.job_stats(), names)
     job = await queue.claim("w3")
@@ -270,10 +259,8 @@ async def test_turns_make_a_thread_due_when_they_are_many(queue):
     turns = [said(n, "a" * size) for n, size in enumerate((100, 100, 200))]
     rows = [EventRow(event=one, memory_id=None, logged=False, value={}, terms=[]) for one in turns]
     await queue.storage.events.append_events(ANN, T, rows, None)
-    for changes, due_s in (
-        ({"event_count": 4, "token_threshold": 101}, 60),
-        ({"event_count": 3}, 0),
-    ):
+    many = {"event_count": 4, "token_threshold": 101}
+    for changes, due_s in ((many, 60), ({"event_count": 3}, 0)):
         await queue.ask(new(60, **changes))
         assert NOW + timedelta(seconds=due_s) == (await queue.only()).run_after
     assert await queue.changes.end_session(ANN, T, new(-5))
@@ -312,8 +299,7 @@ async def test_tokens_are_kept_and_revoked_once(storage):
         [rows] = await storage.read(to_path((app,)), [SELECT_TOKENS])
         assert expected == tokens_of(app, rows)
     for moment in (NOW, later):
-        await storage.transact(
-            to_path(("app/ü",)), lambda at=moment: revoke_token("a1", at), lock="none"
-        )
+        revoking = partial(revoke_token, "a1", moment)
+        await storage.transact(to_path(("app/ü",)), revoking, lock="none")
     [(found, _)] = await storage.tokens.tokens("a1")
     assert NOW == found.revoked_at

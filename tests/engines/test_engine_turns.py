@@ -10,9 +10,8 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
-import numpy as np
 import pytest
-from both_engines import DIMENSIONS, MODEL, NOW, Both
+from both_engines import NOW, Both
 from long_forms import LONG
 from storage_calls import (
     active_conversation,
@@ -23,13 +22,13 @@ from storage_calls import (
     stored_jobs,
     user_state,
 )
+from turns import said
 
 from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.core.domain import USER, AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path, to_path
 from shared_core.ports.conversations import SessionRules, SessionStatus
 from shared_core.ports.events import EventRow, MemoryQuery
-from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import Job, JobPriority, JobType, NewJob
 from shared_core.ports.session_logs import NO_CHANGE, Seen, StateChange
 from tests import forgetting_calls as calls
@@ -66,26 +65,11 @@ def memory_id(number: int) -> MemoryId:
 
 
 def turn(number: int, text: str, *, logged: bool = False, **given: Any) -> EventRow:
-    moment = NOW + timedelta(seconds=number)
-    event = Event(
-        event_id=f"e{number}", author="ann", role="user", text=text, occurred_at=moment, **given
-    )
+    event = said(number, text, NOW + timedelta(seconds=number), author="ann", **given)
     return EventRow(
-        event=event,
-        memory_id=memory_id(number) if text else None,
-        logged=logged,
-        value={"metadata": {"emotion": {"arousal": 0.5}}, "Ω": [1.5, None]},
-        terms=text.split(),
-    )
-
-
-def vectors_of(scope: Scope, *numbers: int) -> VectorRows:
-    return VectorRows(
-        model=MODEL,
-        addresses=[(memories_namespace(scope), str(memory_id(number))) for number in numbers],
-        fields=["text"] * len(numbers),
-        vectors=np.ones((len(numbers), DIMENSIONS), dtype=np.float32),
-    )
+        event=event, memory_id=memory_id(number) if text else None, logged=logged,
+        value={"metadata": {"emotion": {"arousal": 0.5}}, "Ω": [1.5, None]}, terms=text.split(),
+    )  # fmt: skip
 
 
 def job(number: int, after: timedelta = timedelta(0), **given: Any) -> NewJob:
@@ -93,11 +77,9 @@ def job(number: int, after: timedelta = timedelta(0), **given: Any) -> NewJob:
     return NewJob(job_id=UUID(int=number), job_type=kind, run_after=NOW + after, **given)
 
 
-async def append(
-    both: Both, rows: Sequence[EventRow], vectors: VectorRows | None = None, **given: Any
-) -> set[str]:
+async def append(both: Both, rows: Sequence[EventRow], **given: Any) -> set[str]:
     return await both.same(
-        lambda s: s.events.append_events(both.scope, THREAD, rows, vectors, **given)
+        lambda s: s.events.append_events(both.scope, THREAD, rows, None, **given)
     )
 
 
@@ -147,13 +129,10 @@ async def test_memory_takes_in_what_a_log_holds(both):
     opened = await both.same(lambda s: open_session(s, scope, THREAD, NO_CHANGE))
     assert opened is not None
     for number in range(1, 5):
-        said, seen = turn(number, f"said {number} 茶").event, opened.version + number - 1
-        payload = f'{{"text":  "{said.text}"}}'
-        done = await both.same(
-            lambda s, e=said, p=payload, n=seen: s.session_logs.append_session_event(
-                scope, THREAD, e, p, NO_CHANGE, Seen(version=n)
-            )
-        )
+        one = turn(number, f"said {number} 茶").event
+        seen = Seen(version=opened.version + number - 1)
+        given = (scope, THREAD, one, f'{{"text":  "{one.text}"}}', NO_CHANGE, seen)
+        done = await both.same(lambda s, g=given: s.session_logs.append_session_event(*g))
         assert done.version is not None
     await append(both, [turn(9, "not logged")])
     known = await both.same(lambda s: s.events.known_turns(scope, THREAD, ["e1", "e9"]))
@@ -164,8 +143,8 @@ async def test_memory_takes_in_what_a_log_holds(both):
     assert await append(both, rows) == {"e1", "e3"}
     held = await both.left(HELD)
     assert [row["text"] for row in held["memories"]] == ["redacted", "said 3 茶", "not logged"]
-    said = await both.same(lambda s: s.events.thread_events(scope, THREAD, 2))
-    assert [event.event_id for event in said] == ["e3", "e9"]
+    last = await both.same(lambda s: s.events.thread_events(scope, THREAD, 2))
+    assert [event.event_id for event in last] == ["e3", "e9"]
     assert await forgotten(both, "e1") == 1
     history = await both.same(lambda s: s.events.thread_history(scope, THREAD, 9))
     assert [event.event_id for event in history] == ["e2", "e3", "e4", "e9"]
@@ -183,16 +162,12 @@ async def test_turns_are_read_as_of_a_moment(both):
     both.now += timedelta(minutes=1)
     await append(both, [turn(6, "later")])
     namespace = memories_namespace(both.scope)
-    for as_of in (
-        None,
-        AsOf(valid=NOW + timedelta(seconds=3)),
-        AsOf(known=NOW),
-        AsOf(valid=NOW + timedelta(seconds=3), known=NOW - timedelta(seconds=1)),
-    ):
+    valid, known = NOW + timedelta(seconds=3), NOW - timedelta(seconds=1)
+    moments = (AsOf(valid=valid), AsOf(known=NOW), AsOf(valid=valid, known=known))
+    for as_of in (None, *moments):
         for limit in (0, 2, 9):
-            await both.same(
-                lambda s, n=limit, at=as_of: s.events.thread_history(both.scope, THREAD, n, at)
-            )
+            asked = (both.scope, THREAD, limit, as_of)
+            await both.same(lambda s, a=asked: s.events.thread_history(*a))
         for given in ({"kinds": ["episodic", "summary"]}, {"thread_id": THREAD, "contains": "T 4"}):
             query = MemoryQuery(scope=both.scope, namespace=namespace, as_of=as_of, **given)
             await both.same(lambda s, q=query: s.events.list_memories(q, "newest", 3, 1))
@@ -215,9 +190,8 @@ async def test_the_users_of_an_application_are_listed_with_what_they_hold(both):
     assert found == sorted(map(scope_path, scopes))
     queries = [MemoryQuery(scope=one, namespace=memories_namespace(one)) for one in scopes]
     held = await both.same(lambda s: s.events.holdings(path, queries))
-    assert [(one.memories, one.newest_at) for one in held] == [
-        (n + 1, NOW + timedelta(seconds=n)) for n in range(4)
-    ]
+    expected = [(n + 1, NOW + timedelta(seconds=n)) for n in range(4)]
+    assert [(one.memories, one.newest_at) for one in held] == expected
 
 
 async def test_an_id_that_is_too_long_is_refused(both):
@@ -239,22 +213,16 @@ async def test_what_many_do_at_once_is_done_one_after_the_other(both):
     done = await asyncio.gather(*(storage.events.append_events(scope, THREAD, r, None)
                                   for r in rows))  # fmt: skip
     assert sum(map(len, done)) == 30
-    said = await storage._database.read(
-        lambda tx: tx.rows(
-            "SELECT seq, memory_seq FROM events WHERE tenant_id = %s ORDER BY seq", [both.tenant]
-        )
-    )
-    assert said == [(number, number) for number in range(1, 31)]
-    opened = await open_session(storage, scope, ThreadId("log"), NO_CHANGE)
+    numbers = "SELECT seq, memory_seq FROM events WHERE tenant_id = %s ORDER BY seq"
+    stored = await storage._database.read(lambda tx: tx.rows(numbers, [both.tenant]))
+    assert stored == [(number, number) for number in range(1, 31)]
+    log = ThreadId("log")
+    opened = await open_session(storage, scope, log, NO_CHANGE)
     assert opened is not None
+    seen = Seen(version=opened.version)
     logged = await asyncio.gather(
-        *(
-            storage.session_logs.append_session_event(
-                scope, ThreadId("log"), turn(n, "x").event, "{}", NO_CHANGE,
-                Seen(version=opened.version),
-            )
-            for n in range(12)
-        )
+        *(storage.session_logs.append_session_event(scope, log, turn(n, "x").event, "{}", NO_CHANGE,
+                                                    seen) for n in range(12))
     )  # fmt: skip
     assert sum(one.version is not None for one in logged) == 1
     users = [Scope(scope.app, f"user {n}") for n in range(12)]
@@ -267,13 +235,9 @@ async def test_what_many_do_at_once_is_done_one_after_the_other(both):
     assert record is not None and record.app_state == {user.user: 1 for user in users}
     rules = replace(RULES, max_events=99)
     heard = await asyncio.gather(
-        *(
-            storage.conversations.hear_turn(
-                scope, ThreadId(f"c{n}"), turn(n // 2, "hi").event, rules, 3, [], once=False
-            )
-            for n in range(24)
-        )
-    )
+        *(storage.conversations.hear_turn(scope, ThreadId(f"c{n}"), turn(n // 2, "hi").event, rules,
+                                          3, [], once=False) for n in range(24))
+    )  # fmt: skip
     assert all(one.stored for one in heard)
     assert len({one.session.session_id for one in heard}) == 1
     assert max(one.session.event_count for one in heard) == 12
@@ -309,9 +273,8 @@ class RandomLogs:
 
     def row(self) -> EventRow:
         self.memories += 1
-        return replace(
-            turn(self.memories, "tea"), event=self.event(), logged=self.random.random() < 0.5
-        )
+        row, event = turn(self.memories, "tea"), self.event()
+        return replace(row, event=event, logged=self.random.random() < 0.5)
 
     def seen(self, version: int | None) -> Seen:
         if version is not None and self.random.random() < 0.7:
@@ -352,12 +315,8 @@ async def log_step(both: Both, world: RandomLogs) -> None:
             await both.same(lambda s: open_session(s, scope, thread, change))
         case "a":
             seen = world.seen(held.version if held else None)
-            payload = world.random.choice(PAYLOADS)
-            await both.same(
-                lambda s: s.session_logs.append_session_event(
-                    scope, thread, event, payload, change, seen
-                )
-            )
+            given = (scope, thread, event, world.random.choice(PAYLOADS), change, seen)
+            await both.same(lambda s: s.session_logs.append_session_event(*given))
         case "m":
             rows = [*{row.event.event_id: row for row in (world.row(), world.row())}.values()]
             await both.same(lambda s: s.events.append_events(scope, thread, rows, None))
@@ -389,12 +348,8 @@ async def test_any_course_of_logs_is_the_same(both, seed):
 async def heard(
     both: Both, said: Event, number: int, context: int = 3, *, once: bool, kin: Sequence[str] = ()
 ) -> Any:
-    new_id = ThreadId(f"conversation:{number}")
-    return await both.same(
-        lambda s: s.conversations.hear_turn(
-            both.scope, new_id, said, RULES, context, kin, once=once
-        )
-    )
+    given = (both.scope, ThreadId(f"conversation:{number}"), said, RULES, context, kin)
+    return await both.same(lambda s: s.conversations.hear_turn(*given, once=once))
 
 
 async def ended(both: Both, number: int, *, if_over: bool = False) -> Any:
@@ -440,11 +395,8 @@ async def test_those_that_are_over_are_told_in_order_and_no_more_than_asked(both
     scopes = [Scope(both.scope.app, user) for user in "cab"]
     for number, scope in enumerate(scopes):
         both.now += timedelta(minutes=number != 2)
-        await both.same(
-            lambda s, w=scope: s.conversations.hear_turn(
-                w, ThreadId("conversation:1"), turn(1, "hi").event, RULES, 0, [], once=True
-            )
-        )
+        given = (scope, ThreadId("conversation:1"), turn(1, "hi").event, RULES, 0, [])
+        await both.same(lambda s, g=given: s.conversations.hear_turn(*g, once=True))
     begun = both.now
     for after, limit, expected in ((10, 9, "cab"), (10, 2, "ca"), (9, 9, "c"), (8, 9, "")):
         both.now = begun + timedelta(minutes=after)
@@ -522,8 +474,7 @@ async def test_a_conversation_has_ended_with_the_last_of_its_jobs(both, jobs, ca
     await heard(both, turn(1, "hi").event, 1, once=True)
     thread = (await ended(both, ids[0].int)).session_id
     if jobs == 2:
-        other = waiting(ids[1].int, thread, "deep_reflection")
-        await both.put({"consolidation_jobs": [other]})
+        await both.put({"consolidation_jobs": [waiting(ids[1].int, thread, "deep_reflection")]})
     if cancelled:
         assert cancelled == await both.same(lambda s: stored_jobs(s).cancel(ids[:cancelled]))
     else:
@@ -548,6 +499,5 @@ async def test_the_kin_of_the_user_are_told(both):
     ]  # fmt: skip
     edges[3]["valid_until"], edges[4]["superseded_at"] = NOW + timedelta(days=9), NOW
     await both.put({"edges": edges})
-    kin = ["has_sister", "has_brother"]
-    told = await heard(both, turn(1, "hi").event, 1, once=True, kin=kin)
+    told = await heard(both, turn(1, "hi").event, 1, once=True, kin=["has_sister", "has_brother"])
     assert (told.user_name, told.kin) == ("Ann", ("carl", "bea"))

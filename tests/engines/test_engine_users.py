@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import getitem
 from typing import Any, TypeVar, get_args
 from uuid import UUID
 
@@ -177,11 +178,9 @@ async def test_a_new_policy_is_carried_to_all_memories_below_it(whole):
 
 async def test_what_faded_is_read_as_it_was(whole):
     held = (await whole.left({"memories": "namespace key demoted_at"}))["memories"]
-    places = [
-        ((whole.scope.app, whole.scope.user, *from_path(one["namespace"])), one["key"])
-        for one in held
-        if one["demoted_at"] is not None
-    ]
+    faded = [one for one in held if one["demoted_at"] is not None]
+    of = (whole.scope.app, whole.scope.user)
+    places = [((*of, *from_path(one["namespace"])), one["key"]) for one in faded]
     assert places
 
     async def items(storage: Any) -> list[Any]:
@@ -201,17 +200,15 @@ async def test_the_clock_of_a_machine_is_compared_with_the_servers(empty):
 
 async def erased(whole: Whole, number: int, thread: str | None = None) -> ErasureReceipt:
     of = None if thread is None else ThreadId(thread)
-    receipt = await whole.same(
-        lambda s: calls.erase(s, whole.scope, of, UUID(int=number), whole.now)
-    )
+    given = (whole.scope, of, UUID(int=number), whole.now)
+    receipt = await whole.same(lambda s: calls.erase(s, *given))
     assert receipt.is_intact and USER not in json.dumps(dict(receipt.counts))
     await whole.rows()
     return receipt
 
 
-async def lines_of(memory: MemoryEngine, scope: Scope) -> list[str]:
-    """Return the rows of a user in every table, vectors included."""
-    return [line async for line in memory.export(scope, vectors=True)]
+async def lines_of(memory: MemoryEngine, scope: Scope, *, vectors: bool = True) -> list[str]:
+    return [line async for line in memory.export(scope, vectors=vectors)]
 
 
 async def test_an_erased_user_is_gone_from_every_table(whole):
@@ -262,10 +259,6 @@ async def test_a_version_that_names_no_memory_is_blurred_too(both):
 # Export and import
 
 
-async def exported(whole: Whole, engine: int, *, vectors: bool) -> list[str]:
-    return [line async for line in whole.memories[engine].export(whole.scope, vectors=vectors)]
-
-
 @pytest.mark.parametrize("vectors", [False, True])
 async def test_an_export_goes_to_the_other_engine_and_back(empty, vectors, monkeypatch):
     monkeypatch.setattr(transfer, "FETCHED", 3)  # every table takes several pages
@@ -273,16 +266,13 @@ async def test_an_export_goes_to_the_other_engine_and_back(empty, vectors, monke
     held = Counter(json.loads(line).get("table") for line in lines)
     assert {None, *TABLES} == set(held), {*TABLES} - {*held}
 
-    def text_of_field(value: Any, name: str) -> Any:
-        return value[name]
-
-    report = await seekdb.import_lines(lines, text_of_field=text_of_field)
+    report = await seekdb.import_lines(lines, text_of_field=getitem)
     assert (len(lines) - 2, 0, 0) == (report.written, report.here, report.unembedded)
-    again = await seekdb.import_lines(lines, text_of_field=text_of_field)
+    again = await seekdb.import_lines(lines, text_of_field=getitem)
     assert (0, len(lines) - 2, 0) == (again.written, again.here, again.differ)
-    assert lines[1:] == (await exported(empty, 1, vectors=vectors))[1:]
-    await postgres.import_lines(await exported(empty, 1, vectors=True))
-    assert lines[1:] == (await exported(empty, 0, vectors=vectors))[1:]
+    assert lines[1:] == (await lines_of(seekdb, empty.scope, vectors=vectors))[1:]
+    await postgres.import_lines(await lines_of(seekdb, empty.scope))
+    assert lines[1:] == (await lines_of(postgres, empty.scope, vectors=vectors))[1:]
     for wanted in (1, 2, len(lines) - 1):  # an export may be left early
         async with aclosing(seekdb.export(empty.scope, vectors=vectors)) as some:
             assert lines[1:wanted] == [await anext(some) for _ in range(wanted)][1:]
@@ -290,16 +280,13 @@ async def test_an_export_goes_to_the_other_engine_and_back(empty, vectors, monke
 
 async def test_what_was_forgotten_here_comes_back_if_that_is_asked(whole):
     lines, seekdb = whole.lines(), whole.memories[1]
-    await whole.change(
-        "INSERT INTO tombstones (thread_id, event_id, deleted_at, tenant_id)"
-        " VALUES ('t1', 'e2', '2026-01-01', %s)"
-    )
+    columns = "(thread_id, event_id, deleted_at, tenant_id)"
+    await whole.change(f"INSERT INTO tombstones {columns} VALUES ('t1', 'e2', '2026-01-01', %s)")
     number = 1 + next(n for n, line in enumerate(lines) if '"event_id":"e2"' in line)
     with pytest.raises(Conflict, match=f"line {number}, a row of events: this turn was forgotten"):
         await seekdb.import_lines(lines)
-    report = await seekdb.import_lines(lines, restore=True)
-    assert 0 == report.written
-    assert lines[1:] == (await exported(whole, 1, vectors=True))[1:]
+    assert 0 == (await seekdb.import_lines(lines, restore=True)).written
+    assert lines[1:] == (await lines_of(seekdb, whole.scope))[1:]
 
 
 def changed(lines: Sequence[str], table: str, **values: object) -> tuple[int, list[str]]:
@@ -332,7 +319,6 @@ async def test_a_row_that_fits_no_table_or_place_is_named(empty):
             await seekdb.import_lines(some)
     await seekdb.import_lines(lines)
     _, some = changed(lines, "memories", memory_id="00000000-0000-4000-8000-000000000000")
-    with pytest.raises(
-        Conflict, match=r"a row of memories: something else has its place .* is of '/.*/', .*key '"
-    ):
+    told = r"a row of memories: something else has its place .* is of '/.*/', .*key '"
+    with pytest.raises(Conflict, match=told):
         await seekdb.import_lines(some)

@@ -35,8 +35,6 @@ COLUMNS = ("tenant_id", "state", "updated_at")
 NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 TOO_LONG = "too long: it takes at most 1,500 bytes"
 
-Opened = Callable[..., Any]
-
 
 @pytest.fixture
 def db(both):
@@ -88,10 +86,8 @@ async def test_texts_and_moments_come_back_as_they_were_given(db, place):
         rows = [(f"{place[:-1]}x{text}/", text, moment) for text in texts]
         await db.write(lambda tx, r=rows: tx.insert("shared_state", COLUMNS, r, update=COLUMNS[1:]))
         for row in rows:
-            found = await db.read(
-                lambda tx, t=row[0]: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", [t])
-            )
-            assert found == [row]
+            query = "SELECT * FROM shared_state WHERE tenant_id = %s"
+            assert [row] == await db.read(lambda tx, t=row[0], q=query: tx.rows(q, [t]))
 
 
 async def test_a_thread_belongs_to_an_application_and_a_user(db):
@@ -114,11 +110,9 @@ async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
 
 @pytest.mark.parametrize(
     ("column", "called"),
-    [
-        ("thread_id", f"thread_id, the id of a thread or a session, is {TOO_LONG}"),
-        ("event_id", f"event_id is {TOO_LONG}"),
-    ],
-)
+    [("thread_id", f"thread_id, the id of a thread or a session, is {TOO_LONG}"),
+     ("event_id", f"event_id is {TOO_LONG}")],
+)  # fmt: skip
 async def test_a_name_that_is_too_long_is_called_as_callers_do(db, column, called):
     row = {"tenant_id": "/a/b/", "thread_id": "t", "event_id": "e", "deleted_at": NOW}
     row[column] = "x" * 1501
@@ -178,9 +172,8 @@ async def test_who_waits_for_each_other_tries_again(opened):
         tx.lock(second)
         put("", first)(tx)
 
-    await asyncio.gather(
-        one.write(lambda tx: work(tx, *names)), one.write(lambda tx: work(tx, *reversed(names)))
-    )
+    orders = (names, names[::-1])
+    await asyncio.gather(*(one.write(lambda tx, o=order: work(tx, *o)) for order in orders))
     assert len(tries) > 2
     assert await states(one, *names) == dict.fromkeys(names, "")
 
@@ -280,13 +273,10 @@ def numbers(tx: Transaction) -> Any:
 
 @pytest.mark.both_engines
 async def test_half_read_exports_hold_nobody_up(shared_memory, scope):
-    turns = [said(n, f"Turn {n}.") for n in range(9)]
-    await shared_memory.append_events(scope, "t", turns)
+    await shared_memory.append_events(scope, "t", [said(n, f"Turn {n}.") for n in range(9)])
     async with AsyncExitStack() as half_read:
-        exports = [
-            await half_read.enter_async_context(aclosing(shared_memory.export(scope)))
-            for _ in range(12)
-        ]
+        begun = [aclosing(shared_memory.export(scope)) for _ in range(12)]
+        exports = [await half_read.enter_async_context(one) for one in begun]
         for export in exports:
             for _ in range(3):
                 await anext(export)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -66,16 +67,13 @@ def told(hits: object) -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "question", "said"),
-    [
-        ("Alice", "What is the user's name?", "My name is Alice."),
-        ("朱莉", "用户叫什么名字？", "我叫朱莉。"),
-    ],
-)
+    [("Alice", "What is the user's name?", "My name is Alice."),
+     ("朱莉", "用户叫什么名字？", "我叫朱莉。")],
+)  # fmt: skip
 async def test_a_name_that_was_told_is_used_later(memory, name, question, said):
     assert isinstance(memory, MemoryManager)
     await memory.append_event("monday", said)
-    report = await memory.consolidate("monday")
-    assert report.facts_opened == 1
+    assert (await memory.consolidate("monday")).facts_opened == 1
     window = await memory.context("friday", question, system_prompt="Be kind.", max_tokens=500)
     assert name in window.to_prompt()
     assert name in told(await memory.recall(question))[0]
@@ -162,16 +160,13 @@ class Odd:
 async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_by_words(
     seekdb_dsn,
 ):
+    provider = partial(OceanBaseMemoryProvider, seekdb_dsn, agent_id="a", worker=False)
     for value in (math.nan, math.inf, -math.inf):
-        async with OceanBaseMemoryProvider(
-            seekdb_dsn, agent_id="a", embedder=Odd(value), worker=False
-        ) as memory:
+        async with provider(embedder=Odd(value)) as memory:
             with pytest.raises(MemoryCoreError):
                 await memory.append_event("s", "I like tea.")
             assert await memory.engine.list_memories(memory.scope) == []
-    async with OceanBaseMemoryProvider(
-        seekdb_dsn, agent_id="a", embedder=Odd(0.0), worker=False
-    ) as memory:
+    async with provider(embedder=Odd(0.0)) as memory:
         await memory.append_event("s", "I like tea.")
         await memory.append_event("s", "It rains.")
         assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
@@ -257,8 +252,7 @@ def test_where_it_is_may_stand_in_the_environment(monkeypatch):
 
 
 async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
-    never = ExtractionStrategy(delay_s=10_000)
-    options: Any = {"agent_id": "a", "later": True, "strategy": never}
+    options: Any = {"agent_id": "a", "later": True, "strategy": ExtractionStrategy(delay_s=10_000)}
     async with OceanBaseMemoryProvider(seekdb_dsn, **options) as memory:
         await memory.append_event("s", "My name is Ann.")
         assert told(await memory.recall("name")) == ["My name is Ann."]
@@ -441,8 +435,8 @@ async def test_who_may_not_log_in_is_told_so_without_the_password(port):
 async def test_a_statement_that_is_too_long_says_what_to_do(port, monkeypatch):
     monkeypatch.setattr(migrate, "MOST_BYTES_SENT", 2_000_000)
     executed(port, "SET GLOBAL max_allowed_packet = 2000000")
-    uri = f"seekdb://root@127.0.0.1:{port}/app"
-    database = OceanBaseDatabase(Settings(uri=uri, home=Path()))
+    settings = Settings(uri=f"seekdb://root@127.0.0.1:{port}/app", home=Path())
+    database = OceanBaseDatabase(settings)
     await database.open()
     with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
         await database.read(lambda tx: tx.rows("SELECT length(%s)", ["x" * 3_000_000]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -53,8 +53,6 @@ RULES = SessionRules(
 )
 LOST = pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
 
-Call = Callable[[OceanBaseStorage, Scope], Awaitable[Any]]
-
 
 class Wire:
     """Cuts the connection of the next commit, before it reaches the server or behind it.
@@ -95,7 +93,6 @@ def storage(both):
 
 @pytest.fixture
 def user(both):
-    """A user whom no other test knows."""
     return both.scope
 
 
@@ -181,26 +178,16 @@ async def filled(storage: OceanBaseStorage, user: Scope) -> None:
     await storage.items.put_memories([memory(user, key) for key in "ab"], None)
     await storage.jobs.enqueue(user, ThreadId("t"), job(7))
     await open_conversation(storage, user, ThreadId("conversation:1"), RULES)
-    await storage.conversations.hear_turn(
-        user, ThreadId("conversation:2"), said("e", "Hello.", NOW), RULES, 0, (), once=False
-    )
+    heard = (user, ThreadId("conversation:2"), said("e", "Hello.", NOW), RULES, 0, ())
+    await storage.conversations.hear_turn(*heard, once=False)
 
 
 @pytest.mark.parametrize("cut", ["before", "behind", "unknown"])
 @pytest.mark.parametrize(
     ("call", "answer"),
-    [
-        (taken, True),
-        (tokened, 1),
-        (ended, "conversation:1"),
-        (forgotten, 2),
-        (forgotten_scope, 2),
-        (erased, (2, 1)),
-        (counted, 2),
-        (written, 2),
-        (undone, [[(NOW,)]]),
-    ],
-)
+    [(taken, True), (tokened, 1), (ended, "conversation:1"), (forgotten, 2), (forgotten_scope, 2),
+     (erased, (2, 1)), (counted, 2), (written, 2), (undone, [[(NOW,)]])],
+)  # fmt: skip
 async def test_the_answer_is_the_first_one(storage, user, wire, call, answer, cut):
     await filled(storage, user)
     await apply_run(storage, run(user, 1), lambda: NOW)
@@ -211,11 +198,8 @@ async def test_the_answer_is_the_first_one(storage, user, wire, call, answer, cu
 
 async def tenants(database: OceanBaseDatabase, user: Scope) -> list[str]:
     """Return the tenants that a test wrote, by the last letters of their names."""
-    found = await database.read(
-        lambda tx: tx.rows(
-            "SELECT tenant_id FROM tenants WHERE tenant_id LIKE %s", [f"/x/{user.app}/%"]
-        )
-    )
+    written = "SELECT tenant_id FROM tenants WHERE tenant_id LIKE %s"
+    found = await database.read(lambda tx: tx.rows(written, [f"/x/{user.app}/%"]))
     return sorted(row[0].split("/")[3] for row in found)
 
 
@@ -308,8 +292,7 @@ async def test_whoever_commits_late_is_waited_for(storage, user, monkeypatch):
         raise LOST
 
     def looked(connection: Any, mark: CommitMark) -> bool:
-        committing = threading.Timer(0.5, late[0].commit)
-        committing.start()
+        threading.Timer(0.5, late[0].commit).start()
         return was_committed(connection, mark)
 
     monkeypatch.setattr(OceanBaseDatabase, "_once", dying)

@@ -93,10 +93,8 @@ def test_the_server_starts_apart_and_sends_nothing_home(tmp_path):
     program.write_text(STAND_IN)
     program.chmod(0o755)
     account = embedded_server.make_private(folder)
-    with (
-        pytest.raises(ChildProcessError, match="ended while it started"),
-        embedded_server.running(folder, program, account),
-    ):
+    starting = embedded_server.running(folder, program, account)
+    with pytest.raises(ChildProcessError, match="ended while it started"), starting:
         pass
     telemetry, umask, session = (folder / "log" / "found").read_text().split()
     assert (telemetry, umask) == ("false", "0077")
@@ -165,25 +163,20 @@ async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_like_a_memory
 async def test_a_process_that_ends_without_closing_loses_nothing(seekdb_dsn):
     """Its reads are counted, and the job in work goes back to the queue; in silence."""
     assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, seekdb_dsn)
+    asked = ("SELECT access_count FROM memory_access WHERE access_count > 0",
+             "SELECT status, lease_until FROM consolidation_jobs")  # fmt: skip
     async with open_memory(seekdb_dsn, worker=False) as memory:
         storage: Any = memory._storage
-        counts, jobs = await storage._database.read(
-            lambda tx: [
-                tx.rows("SELECT access_count FROM memory_access WHERE access_count > 0"),
-                tx.rows("SELECT status, lease_until FROM consolidation_jobs"),
-            ]
-        )
+        counts, jobs = await storage._database.read(lambda tx: [*map(tx.rows, asked)])
     assert (counts, jobs) == ([(1,)], [("pending", None)])
 
 
 async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn):
     async with open_memory(seekdb_dsn, worker=False) as memory:
         await memory.remember(ANA, "I like tea.")
-        storage: Any = memory._storage
-        tables = await storage._database.read(
-            lambda tx: [
-                tx.rows(f"SHOW CREATE TABLE `{name}`")[0][1] for (name,) in tx.rows("SHOW TABLES")
-            ]
+        database, shown = memory._storage._database, "SHOW CREATE TABLE `{}`"
+        tables = await database.read(
+            lambda tx: [tx.rows(shown.format(name))[0][1] for (name,) in tx.rows("SHOW TABLES")]
         )
     vectors = [table for table in tables if "CREATE TABLE `embeddings_" in table]
     assert vectors and all("hnsw_sq" in table.lower() for table in vectors)
@@ -233,11 +226,8 @@ async def statements(memory: MemoryEngine, scope: Scope) -> list[str]:
 
 async def let_go(memory: MemoryEngine) -> None:
     """End the leases of jobs, as if the time were over."""
-    await memory._storage._database.write(  # type: ignore[attr-defined]
-        lambda tx: tx.run(
-            "UPDATE consolidation_jobs SET lease_until = '2020-01-01' WHERE status = 'running'"
-        )
-    )
+    over = "UPDATE consolidation_jobs SET lease_until = '2020-01-01' WHERE status = 'running'"
+    await memory._storage._database.write(lambda tx: tx.run(over))  # type: ignore[attr-defined]
 
 
 POINTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9) if LONG else (0.4, 0.8)
@@ -283,12 +273,8 @@ asyncio.run(main())
 
 async def killed(verb: str, sent: int, *places: object) -> None:
     """Run a verb in its own process, which kills itself after a number of commands."""
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [*warm_python(), "-c", KILLED, verb, str(max(1, sent)), *map(str, places)],
-        timeout=120,
-        capture_output=True,
-    )
+    command = [*warm_python(), "-c", KILLED, verb, str(max(1, sent)), *map(str, places)]
+    done = await asyncio.to_thread(subprocess.run, command, timeout=120, capture_output=True)
     signalled = (-signal.SIGKILL, 128 + signal.SIGKILL)
     assert done.returncode in signalled, done.stderr.decode()
 
@@ -415,13 +401,9 @@ time.sleep(600)
 
 async def settings_are_ours(memory: MemoryEngine) -> None:
     storage: Any = memory._storage
-    level, buffer, session = await storage._database.read(
-        lambda tx: [
-            tx.rows("SHOW PARAMETERS LIKE 'syslog_level'"),
-            tx.rows("SHOW PARAMETERS LIKE '_private_buffer_size'"),
-            tx.rows("SELECT @@session.time_zone, @@session.sql_mode"),
-        ]
-    )
+    asked = ("SHOW PARAMETERS LIKE 'syslog_level'", "SHOW PARAMETERS LIKE '_private_buffer_size'",
+             "SELECT @@session.time_zone, @@session.sql_mode")  # fmt: skip
+    level, buffer, session = await storage._database.read(lambda tx: [*map(tx.rows, asked)])
     assert "ERROR" in level[0] and "0B" in buffer[0]
     assert session == [("+00:00", "STRICT_ALL_TABLES")]
     assert any((storage._database.location.folder / "store" / "redo").rglob("*"))
@@ -441,15 +423,6 @@ async def event_ids(memory: MemoryEngine, user: Scope) -> set[str]:
     """Return the ids of the turns that a user's memories come from."""
     found = await memory.list_memories(user, limit=1000)
     return {event_id for one in found for event_id in one.source_event_ids}
-
-
-async def until_few(database: OceanBaseDatabase, most: int) -> None:
-    """Wait until a pool keeps at most this number of connections."""
-    while True:
-        found = await database.read(lambda tx: tx.rows("SHOW PROCESSLIST"))
-        if sum(row[3] == database.location.database for row in found) <= most:
-            return
-        await asyncio.sleep(0.1)
 
 
 class Working:
@@ -594,9 +567,8 @@ async def nothing_is_lost_when_it_dies(uri: str, folder: Path, number: int) -> N
             await told(memory, user)
         await asyncio.gather(*(idle.list_memories(ANA) for _ in range(10)))
         await cancelled.beside(lambda: working.until_killed(uri, folder))
-        [hit, *_] = await idle.recall(
-            ANA, "I like tea.", limit=3
-        )  # ten of its connections are lost
+        # Ten of its connections are lost.
+        [hit, *_] = await idle.recall(ANA, "I like tea.", limit=3)
         assert hit.memory.text == "I like tea."
         await working.lost_nothing()
         free = OceanBaseDatabase(Settings(uri=uri, home=folder, statement_timeout_s=20))

@@ -2,7 +2,8 @@
 see, what they commit, and for whom they wait."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -86,9 +87,8 @@ async def test_words_are_stored_as_a_written_memory_stores_them(storage):
         memory_id=MemoryId(number(1)), namespace=("app", "ana", "facts"), key="k00001", kind="item",
         text="", value={}, terms=words, occurred_at=NOW,
     )  # fmt: skip
-    await write(
-        storage, Verb("put_items", ([row],)), Insert("memories", MEMORY, [memory(2, terms=words)])
-    )
+    beside = Insert("memories", MEMORY, [memory(2, terms=words)])
+    await write(storage, Verb("put_items", ([row],)), beside)
     [(first,), (second,)] = await rows_of(storage, "memories", "terms")
     assert first == second
     assert "told" in first
@@ -119,25 +119,18 @@ async def test_lists_booleans_and_bytes(storage):
 
 
 async def test_a_payload_may_be_missing(storage):
-    event = (
-        "thread_id", "seq", "event_id", "author", "role", "text", "occurred_at", "recorded_at",
-        "payload",
-    )  # fmt: skip
-    rows = [
-        ("t", place, str(place), "ana", "user", "", NOW, NOW, payload)
-        for place, payload in enumerate([None, {"b": 1, "a": [None]}])
-    ]
+    event = ("thread_id", "seq", "event_id", "author", "role", "text", "occurred_at",
+             "recorded_at", "payload")  # fmt: skip
+    there = {"b": 1, "a": [None]}
+    rows = [("t", at, str(at), "ana", "user", "", NOW, NOW, (None, there)[at]) for at in (0, 1)]
     await write(storage, thread("t"), Insert("events", event, rows))
-    assert await rows_of(storage, "events", "payload", "metadata", order=("seq",)) == [
-        (None, {}),
-        ({"b": 1, "a": [None]}, {}),
-    ]
+    found = await rows_of(storage, "events", "payload", "metadata", order=("seq",))
+    assert found == [(None, {}), (there, {})]
     assert await rows_of(storage, "events", "seq", where=(is_null("payload"),)) == [(0,)]
     assert await rows_of(storage, "events", "seq", where=(is_not_null("payload"),)) == [(1,)]
 
 
 # Conditions
-
 
 CONDITIONS = [
     (equal("memory_id", number(2)), [2]),
@@ -232,29 +225,21 @@ async def test_joins_by_key(five):
         Join("memories", "m", (("memory_id", "memory_id"),)),
         Join("memory_access", "a", (("m.memory_id", "memory_id"),), is_left=True),
     )
-    columns = ("event_id", "m.key", "a.access_count", "m.value")
-    found = await rows_of(five, "memory_sources", *columns, joins=joins, order=("m.key",))
-    assert found == [
+    read = partial(rows_of, five, "memory_sources", joins=joins)
+    assert await read("event_id", "m.key", "a.access_count", "m.value", order=("m.key",)) == [
         ("e1", "k00001", 7, {"content": "text 1"}),
         ("e2", "k00002", None, {"content": "text 2"}),
     ]
-    for where, expected in (
-        ((is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k")), [("e2",)]),
-        ((equal("m.key", "k00009"),), []),
-    ):
-        assert expected == await rows_of(
-            five, "memory_sources", "event_id", joins=joins, where=where
-        )
-    counts = (Aggregate("count"), Aggregate("max", "a.access_count"))
-    assert await rows_of(five, "memory_sources", *counts, joins=joins) == [(2, 7)]
+    where = (is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k"))
+    assert await read("event_id", where=where) == [("e2",)]
+    assert await read("event_id", where=(equal("m.key", "k00009"),)) == []
+    assert await read(Aggregate("count"), Aggregate("max", "a.access_count")) == [(2, 7)]
 
 
 async def test_aggregates(storage):
-    rows = [
-        memory(1, text="aé中", thread_id="t"),
-        memory(2, text="", thread_id="t", term_count=4),
-        memory(3, text="xy", term_count=2),
-    ]
+    rows = [memory(1, text="aé中", thread_id="t"),
+            memory(2, text="", thread_id="t", term_count=4),
+            memory(3, text="xy", term_count=2)]  # fmt: skip
     await write(storage, Insert("memories", MEMORY, rows))
     columns = (
         Aggregate("count"), Aggregate("sum", "term_count"), Aggregate("bytes", "text"),
@@ -263,8 +248,7 @@ async def test_aggregates(storage):
     [whole] = await rows_of(storage, "memories", *columns)
     assert whole == (3, 6, 8, NOW + timedelta(seconds=3), "k00001")
     assert [type(value) for value in whole[:3]] == [int, int, int]
-    grouped = await rows_of(storage, "memories", "thread_id", *columns)
-    assert sorted(grouped, key=repr) == [
+    assert sorted(await rows_of(storage, "memories", "thread_id", *columns), key=repr) == [
         ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
         (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
     ]
@@ -281,10 +265,8 @@ async def test_a_member_of_a_json_column(storage):
     values = [{"a": {"b": [1, "ü"]}}, {"a": {"b": None}}, {"a": "text"}, {"a": {"b": deep}}, []]
     rows = [memory(place, value=value) for place, value in enumerate(values, 1)]
     await write(storage, Insert("memories", MEMORY, rows))
-    found = await rows_of(
-        storage, "memories", Member("value", ("a", "b")), "key", order=("memory_id",)
-    )
-    members = [[1, "ü"], None, None, deep, None]
+    member, members = Member("value", ("a", "b")), [[1, "ü"], None, None, deep, None]
+    found = await rows_of(storage, "memories", member, "key", order=("memory_id",))
     assert found == [(one, f"k{place:05}") for place, one in enumerate(members, 1)]
 
 
@@ -300,9 +282,8 @@ async def test_rows_above(storage):
 async def test_long_lists(storage):
     await write(storage, memories(*range(1, MANY + 1)))
     everyone = one_of("memory_id", [number(place) for place in range(MANY, 0, -1)])
-    pairs = one_of_rows(
-        ("namespace", "key"), [("/facts/", f"k{place:05}") for place in range(1, MANY + 1)]
-    )
+    addresses = [("/facts/", f"k{place:05}") for place in range(1, MANY + 1)]
+    pairs = one_of_rows(("namespace", "key"), addresses)
     assert await places(storage, everyone) == list(range(1, MANY + 1))
     assert await places(storage, everyone, pairs) == list(range(1, MANY + 1))
     newest = await places(storage, everyone, order=("-occurred_at",), limit=3)
@@ -325,14 +306,11 @@ async def test_long_writes(storage):
     each = [(one, f"new {one.int}", {"n": one.int}, NOW) for one in numbers]
     columns = ("text", "value", "superseded_at")
     await write(storage, UpdateEach("memories", ("memory_id",), columns, each))
-    found = await rows_of(storage, "memories", "memory_id", *columns)
-    assert sorted(found) == each
-    renamed = Update(
-        "memories", {"kind": "semantic"}, (one_of("memory_id", numbers),), ("memory_id", "kind")
-    )
+    assert sorted(await rows_of(storage, "memories", "memory_id", *columns)) == each
+    every = (one_of("memory_id", numbers),)
+    renamed = Update("memories", {"kind": "semantic"}, every, ("memory_id", "kind"))
     assert sorted(await returned(storage, renamed)) == [(one, "semantic") for one in numbers]
-    gone = Delete("memories", (one_of("memory_id", numbers[1:]),))
-    await write(storage, gone)
+    await write(storage, Delete("memories", (one_of("memory_id", numbers[1:]),)))
     assert await places(storage) == [1]
 
 
@@ -360,15 +338,13 @@ async def test_an_existing_row_is_kept_or_updated(five):
 
 
 async def test_the_only_row_of_a_tenant(storage):
+    table, column = "extraction_counts", ("extractions",)
     for number_of in (3, 4):
-        counted = Insert(
-            "extraction_counts", ("extractions",), [(number_of,)], "update", ("extractions",)
-        )
-        await write(storage, counted)
-    assert await rows_of(storage, "extraction_counts", "extractions") == [(4,)]
-    changed = Update("extraction_counts", {"extractions": 5}, (), ("extractions",))
+        await write(storage, Insert(table, column, [(number_of,)], "update", column))
+    assert await rows_of(storage, table, *column) == [(4,)]
+    changed = Update(table, {"extractions": 5}, (), column)
     assert await returned(storage, changed) == [(5,)]
-    assert await returned(storage, Delete("extraction_counts", (), ("extractions",))) == [(5,)]
+    assert await returned(storage, Delete(table, (), column)) == [(5,)]
     assert await returned(storage, changed) == []
 
 
@@ -385,10 +361,8 @@ async def test_no_rows_to_write(five):
 
 
 async def test_update_returns_the_rows_as_they_are_now(five):
-    values = {
-        "value": {"new": True}, "importance": 8, "superseded_at": NOW, "thread_id": None,
-        "key": "moved",
-    }  # fmt: skip
+    values = {"value": {"new": True}, "importance": 8, "superseded_at": NOW, "thread_id": None,
+              "key": "moved"}  # fmt: skip
     columns = ("memory_id", "text", "value", "importance", "superseded_at", "thread_id", "key")
     changed = Update("memories", values, (equal("thread_id", "t"),), columns)
     expected = [(number(3), "text 3", {"new": True}, 8.0, NOW, None, "moved")]
@@ -400,33 +374,25 @@ async def test_update_returns_the_rows_as_they_are_now(five):
 
 
 async def test_each_row_gets_its_own_values(five):
-    rows = [
-        (number(1), None, 9, {"a": 1}, "one"),
-        (number(2), NOW, 1, {}, None),
-        (number(9), NOW, 1, {}, "nobody"),
-    ]
+    rows = [(number(1), None, 9, {"a": 1}, "one"), (number(2), NOW, 1, {}, None),
+            (number(9), NOW, 1, {}, "nobody")]  # fmt: skip
     columns = ("superseded_at", "importance", "value", "author")
     await write(five, UpdateEach("memories", ("memory_id",), columns, rows))
     found = await rows_of(five, "memories", "memory_id", *columns, order=("key",), limit=3)
-    assert found == [
-        *rows[:2],
-        (number(3), NOW + timedelta(seconds=1), 5, {"content": "text 3"}, None),
-    ]
+    third = (number(3), NOW + timedelta(seconds=1), 5, {"content": "text 3"}, None)
+    assert found == [*rows[:2], third]
 
 
 async def test_rows_are_named_by_several_columns(storage):
     version = ("instruction_key", "version", "content", "created_at")
     rows = [(key, at, f"{key}{at}", NOW) for key in "ab" for at in (1, 2)]
     await write(storage, Insert("instructions", version, rows))
+    key, content = version[:2], ("content", "metadata")
     each = [("a", 2, "x", {"m": 1}), ("b", 1, "y", {})]
-    await write(
-        storage,
-        UpdateEach("instructions", ("instruction_key", "version"), ("content", "metadata"), each),
-    )
-    ordered = {"order": ("instruction_key", "-version")}
-    found = await rows_of(storage, "instructions", "content", "metadata", **ordered)
+    await write(storage, UpdateEach("instructions", key, content, each))
+    found = await rows_of(storage, "instructions", *content, order=("instruction_key", "-version"))
     assert found == [("x", {"m": 1}), ("a1", {}), ("b2", {}), ("y", {})]
-    named = one_of_rows(("instruction_key", "version"), [("a", 1), ("b", 2), ("c", 1)])
+    named = one_of_rows(key, [("a", 1), ("b", 2), ("c", 1)])
     gone = await returned(storage, Delete("instructions", (named,), ("content",)))
     assert sorted(gone) == [("a1",), ("b2",)]
     assert len(await rows_of(storage, "instructions", "version")) == 2
@@ -472,6 +438,16 @@ class Paused:
     def __init__(self, policy: Callable[[], Policy[Any]]) -> None:
         self._policy, self._loop = policy, asyncio.get_running_loop()
         self.is_held, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def during(self, call: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+        """Yield a call of Ana with it, which goes on after what is done meanwhile."""
+        task = asyncio.ensure_future(call(ANA, self))
+        await self.is_held.wait()
+        try:
+            yield task
+        finally:
+            self.goes_on.set()
 
     def __call__(self) -> Policy[Any]:
         policy = self._policy()
@@ -562,11 +538,8 @@ async def test_a_query_reads_one_moment(storage):
         [second] = yield [Select("memories", (Aggregate("count"),))]
         return [first, second]
 
-    reader = Paused(twice)
-    reading = asyncio.create_task(storage.query(ANA, reader))
-    await reader.is_held.wait()
-    await write(storage, memories(1))
-    reader.goes_on.set()
+    async with Paused(twice).during(storage.query) as reading:
+        await write(storage, memories(1))
     assert await reading == [[(0,)], [(0,)]]
     assert await places(storage) == [1]
 
@@ -585,10 +558,7 @@ async def test_writers_of_a_tenant_wait_for_each_other(storage):
 async def test_a_busy_tenant_is_skipped(storage):
     policy = last(memories(2), returns="done")
     assert await storage.transact(BEN, policy, lock="skip") == "done"  # a tenant never seen before
-    held = Paused(counted(1))
-    holder = asyncio.create_task(storage.transact(ANA, held))
-    await held.is_held.wait()
-    try:
+    async with Paused(counted(1)).during(storage.transact) as holder:
         with pytest.raises(TenantBusy):
             await storage.transact(ANA, policy, lock="skip")
         with pytest.raises(TenantBusy):
@@ -597,8 +567,6 @@ async def test_a_busy_tenant_is_skipped(storage):
         several = {"/app/di/": policy, "/app/el/": policy}  # tenants never seen before
         assert await storage.transact_all(several, lock="skip") == dict.fromkeys(several, "done")
         assert await storage.transact(ANA, policy, lock="none") == "done"
-    finally:
-        held.goes_on.set()
     assert await holder == 0
     assert await places(storage) == [1, 2]
     assert await storage.transact(BEN, last(memories(3)), lock="skip") is None
@@ -613,13 +581,8 @@ async def test_rows_that_others_hold_are_left_out(five):
         yield Last([])
         return rows
 
-    held = Paused(locking)
-    holding = asyncio.create_task(five.transact(ANA, held))
-    await held.is_held.wait()
-    try:
+    async with Paused(locking).during(five.transact) as holding:
         assert await returned(five, skipping, lock="none") == [(number(2),), (number(3),)]
-    finally:
-        held.goes_on.set()
     assert await holding == [("k00001",)]
     assert await returned(five, skipping, lock="none") == [(number(1),), (number(2),)]
 
@@ -630,10 +593,8 @@ async def test_policies_of_several_tenants_are_one_transaction(storage):
         yield [Select("memories", ("key",))]
         return -1
 
-    found = await storage.transact_all(
-        {BEN: counted(1), ANA: counted(2), "/app/cy/": nothing_to_do}
-    )
-    assert found == {BEN: 0, ANA: 0, "/app/cy/": -1}
+    several = {BEN: counted(1), ANA: counted(2), "/app/cy/": nothing_to_do}
+    assert await storage.transact_all(several) == {BEN: 0, ANA: 0, "/app/cy/": -1}
     assert await places(storage) == [2]
     with pytest.raises(Conflict):
         await storage.transact_all({ANA: counted(3), BEN: counted(1)})
@@ -652,8 +613,7 @@ async def test_a_policy_runs_again_after_a_deadlock(five):
         def policy() -> Policy[None]:
             nonlocal started
             started += 1
-            row = Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))
-            yield [row]
+            yield [Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))]
             takes[which] += 1
             while not all(takes):
                 yield [Select("threads", ("thread_id",))]
@@ -733,9 +693,8 @@ JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW
 
 async def hear(storage: Storage, place: int) -> Session:
     new_id = ThreadId(f"conversation:{place}")
-    heard = await storage.conversations.hear_turn(
-        SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [], once=False
-    )
+    given = (SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [])
+    heard = await storage.conversations.hear_turn(*given, once=False)
     assert heard.stored
     return heard.session
 
@@ -745,18 +704,14 @@ async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(storage
     for place in range(turns):
         await hear(storage, place)
     ending = Paused(partial(end_conversation, SESSIONS, JOB, RULES, NOW, if_over=False))
-    ends = asyncio.create_task(storage.transact(ANA, ending))
-    await ending.is_held.wait()
-    hearing = asyncio.create_task(hear(storage, 7))
-    await asyncio.sleep(0)
-    ending.goes_on.set()
+    async with ending.during(storage.transact) as ends:
+        hearing = asyncio.create_task(hear(storage, 7))
+        await asyncio.sleep(0)
     ended, active = await ends, await hearing
     assert (ended is not None) == bool(turns)
-    found = await rows_of(
-        storage, "conversations", "thread_id", "status", "event_count", tenant=ANA
-    )
+    found = await rows_of(storage, "conversations", "thread_id", "status", "event_count")
     assert (active.session_id, SessionStatus.ACTIVE, 1) in found
     assert len(found) == turns + 1
-    events = await rows_of(storage, "events", "thread_id", "event_id", tenant=ANA)
+    events = await rows_of(storage, "events", "thread_id", "event_id")
     assert (active.session_id, "e7") in events
     assert len(events) == turns + 1

@@ -20,10 +20,8 @@ from shared_core import __version__
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("adk_memory", "langgraph_store", "shared_core")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-FORMS = sorted(
-    file for file in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if file.stem != "config"
-)
-
+TEMPLATES = ROOT / ".github/ISSUE_TEMPLATE"
+FORMS = sorted(file for file in TEMPLATES.glob("*.yml") if file.stem != "config")
 EXTRAS = ("adk", "langgraph", "langchain", "mcp")
 """The extras whose requirements are frameworks."""
 TOOLS = {"uvicorn", "pg-hippocampus"}
@@ -47,9 +45,8 @@ def findings(*command: str) -> str:
 
 def tracked() -> set[str]:
     """Return the files of the checkout, without what Git ignores."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a git checkout")
     return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
@@ -98,9 +95,8 @@ def test_the_tested_versions_of_python_are_those_of_the_classifiers():
 @pytest.mark.tail
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     ours = {name for name in tracked() if name.partition("/")[0] in PACKAGES}
-    assert {".onnx", ".npz", ".json", ".sql", ".toml", ".pyi", ".typed"} <= {
-        Path(name).suffix or f".{name.rpartition('.')[2]}" for name in ours
-    }
+    suffixes = {Path(name).suffix or f".{name.rpartition('.')[2]}" for name in ours}
+    assert {".onnx", ".npz", ".json", ".sql", ".toml", ".pyi", ".typed"} <= suffixes
     assert ours == {name for name in wheel if ".dist-info/" not in name}
 
 
@@ -117,23 +113,18 @@ def test_the_page_on_pypi_has_no_relative_links(wheel):
     [metadata] = [text for text in wheel.values() if text]
     page = Parser().parsestr(metadata).get_payload()
     assert isinstance(page, str)
-    assert [] == re.findall(
-        r"\]\((?!https?://|#)[^)]*\)|(?:src|href)=\"(?!https?://|#)[^\"]*", page
-    )
+    relative = r"\]\((?!https?://|#)[^)]*\)|(?:src|href)=\"(?!https?://|#)[^\"]*"
+    assert [] == re.findall(relative, page)
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)|src=\"([^\"]*)", page)
     assert pictures and all("githubusercontent" in "".join(one) for one in pictures)
 
 
 @pytest.mark.parametrize(
     ("schema", "files"),
-    [
-        ("github-workflows", WORKFLOWS),
-        ("dependabot", [ROOT / ".github/dependabot.yml"]),
-        ("github-issue-forms", FORMS),
-        ("github-issue-config", [ROOT / ".github/ISSUE_TEMPLATE/config.yml"]),
-        ("citation-file-format", [ROOT / "CITATION.cff"]),
-    ],
-)
+    [("github-workflows", WORKFLOWS), ("dependabot", [ROOT / ".github/dependabot.yml"]),
+     ("github-issue-forms", FORMS), ("github-issue-config", [TEMPLATES / "config.yml"]),
+     ("citation-file-format", [ROOT / "CITATION.cff"])],
+)  # fmt: skip
 def test_files_for_the_forge_follow_their_schema(schema, files):
     names = [str(file) for file in files]
     kind = ["--default-filetype", "yaml", "--builtin-schema", f"vendor.{schema}"]
@@ -223,18 +214,13 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services):
         for name, one in services.items()
     }
     migrated = {"migrate": "service_completed_successfully"}
-    assert {
-        "database": {},
-        "migrate": {"database": "service_healthy"},
-        "server": migrated,
-        "worker": migrated,
-    } == waits
+    healthy = {"database": "service_healthy"}
+    assert {"database": {}, "migrate": healthy, "server": migrated, "worker": migrated} == waits
     for name in ("database", "server", "worker"):
         assert "unless-stopped" == services[name]["restart"]
     from shared_core.http import ServerOptions  # takes a second, and one worker needs it
 
-    seconds = int(services["server"]["stop_grace_period"].removesuffix("s"))
-    assert seconds > ServerOptions().grace_s
+    assert int(services["server"]["stop_grace_period"].removesuffix("s")) > ServerOptions().grace_s
 
 
 def test_one_service_builds_the_image_of_all(services):

@@ -39,9 +39,8 @@ def connections(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]
 def add_memories(connection: psycopg.Connection[Any], rows: str, **columns: str) -> None:
     """Insert memories for each row of a FROM clause; columns: expressions for others than usual."""
     given = MEMORY | columns
-    connection.execute(
-        f"INSERT INTO memories ({', '.join(given)}) SELECT {', '.join(given.values())} FROM {rows}"
-    )
+    names, values = ", ".join(given), ", ".join(given.values())
+    connection.execute(f"INSERT INTO memories ({names}) SELECT {values} FROM {rows}")
 
 
 def add_vectors(connection: psycopg.Connection[Any], dimensions: int) -> None:
@@ -118,5 +117,4 @@ def touched(read: Iterable[Node]) -> float:
 
 
 def kinds(read: Iterable[Node]) -> set[str]:
-    """Return the kinds of the nodes of plans."""
     return {node["Node Type"] for node in read}

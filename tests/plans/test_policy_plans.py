@@ -99,12 +99,10 @@ def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
 
 @pytest.mark.parametrize(
     ("policy", "most"),
-    [
-        (edges_of("hub", 50, NOW, None), 200),
-        (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5),
-    ],
+    [(edges_of("hub", 50, NOW, None), 200),
+     (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5)],
     ids=["the last edges", "the spells by relation"],
-)
+)  # fmt: skip
 def test_the_edges_of_a_hub_are_looked_up_by_an_index(hubs, policy, most):
     edges = of_table(reads_of(hubs, ANN, policy), "edges")
     assert edges and "Seq Scan" not in kinds(edges)
@@ -210,8 +208,7 @@ def test_a_policy_reads_rows_of_its_profile_by_an_index(versions, name, has_stat
     policy, most = POLICIES[name]
     give_statistics(versions, has=has_statistics)
     read = reads_of(versions, "/app/u7/", policy())
-    scanned = {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"}
-    assert not scanned - EMPTY
+    assert not {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"} - EMPTY
     assert touched(read) <= most
 
 
@@ -223,6 +220,7 @@ OF_ALL: dict[str, object] = {
 }  # fmt: skip
 T = TypeVar("T")
 Written = dict[str, tuple[int, int, int]]
+Work = dict[str, tuple[int, ...]]
 WORK = """
     SELECT relname, n_tup_ins, n_tup_upd, n_tup_del, seq_tup_read,
            (SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(indexrelid)), 0) FROM pg_index
@@ -260,7 +258,7 @@ def turns(postgres):
         yield connection
 
 
-def work(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, ...]]:
+def work(connection: psycopg.Connection[Any]) -> Work:
     """What this transaction inserted, updated, deleted, and read by scans and by indexes."""
     return {row[0]: row[1:] for row in connection.execute(WORK.encode()).fetchall()}
 
@@ -300,17 +298,13 @@ def driven(connection: psycopg.Connection[Any], tenant: str, policy: Policy[T]) 
         return result
 
 
-def of_due(
-    connection: psycopg.Connection[Any], **values: object
-) -> Iterator[tuple[str, list[UUID]]]:
-    rows = across(connection, "due_memories", **values)
+def of_due(connection: psycopg.Connection[Any]) -> Iterator[tuple[str, list[UUID]]]:
+    rows = across(connection, "due_memories")
     for group in by_tenant(((tenant, one) for _, tenant, one in rows), 1000):
         yield from ((tenant, list(ids)) for tenant, ids in group.items())
 
 
-def changed(
-    before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]
-) -> dict[str, tuple[int, ...]]:
+def changed(before: Work, after: Work) -> Work:
     return {
         table: tuple(now - then for now, then in zip(row, before[table], strict=True))
         for table, row in after.items()
@@ -331,11 +325,8 @@ STAGES: Sequence[tuple[int, Written]] = [
 def test_a_run_writes_what_it_forgets_and_reads_little_more(turns, stage, written, in_sql):
     turns.execute("VACUUM")  # an index returns what a run that was rolled back has left in it
     with turns.transaction(force_rollback=True):
-        turns.execute(
-            "UPDATE memory_access SET stage = %s, staged_at = '2025-06-01'"
-            " WHERE forget_at < '2026-02-01'",
-            [stage],
-        )
+        staged = "UPDATE memory_access SET stage = %s, staged_at = '2025-06-01'"
+        turns.execute(f"{staged} WHERE forget_at < '2026-02-01'", [stage])
         before = work(turns)
         if in_sql:
             bind(turns, "/")
@@ -351,8 +342,7 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(turns, stage, writte
     done = changed(before, after)
     # Policies are noted by the seam; here they run without it. Each due memory is another user's.
     noted = {"memory_changes": (DUE, 0, 0)} if in_sql else {}
-    rows = {table: row[:3] for table, row in done.items() if any(row[:3])}
-    assert {**written, **noted} == rows
+    assert {**written, **noted} == {table: row[:3] for table, row in done.items() if any(row[:3])}
     scanned = {table: row[3] for table, row in done.items() if row[3]}
     scanned.pop("threads", 0)  # its hundred rows fill one page
     policies = scanned.pop("retention_policies", 0)
@@ -388,9 +378,8 @@ def test_counting_reads_looks_each_memory_up(turns):
         for name in ("add_accesses", "time_accesses"):
             turns.execute(statement(name).replace(b")b", b")s"), values)
         change = changed(before, work(turns))
-    assert {"memory_access": (0, 20, 0)} == {
-        t: row[:3] for t, row in change.items() if any(row[:3])
-    }
+    written = {table: row[:3] for table, row in change.items() if any(row[:3])}
+    assert {"memory_access": (0, 20, 0)} == written
     assert 0 == change["memories"][3] == change["memory_access"][3]
     assert change["memories"][4] <= 40
 
@@ -415,11 +404,9 @@ def test_statistics_look_up_the_memories_below_a_path_alone(turns, path):
 
 @pytest.mark.parametrize(
     ("name", "table", "most", "after"),
-    [
-        ("due_memories", "memory_access", DUE + 1, {}),  # all of them are due at the same moment
-        ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"}),
-    ],
-)
+    [("due_memories", "memory_access", DUE + 1, {}),  # all of them are due at the same moment
+     ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"})],
+)  # fmt: skip
 def test_a_page_reads_no_further_than_its_limit(turns, name, table, most, after):
     with turns.transaction(force_rollback=True):
         before = work(turns)

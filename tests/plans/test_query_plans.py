@@ -55,9 +55,8 @@ def filled(postgres):
         terms = "to_tsvector('simple', 'word' || n % 10)"
         add_memories(connection, rows, terms=terms, term_count="1")
         add_vectors(connection, DIMENSIONS)
-        connection.execute(
-            "INSERT INTO memory_sources SELECT tenant_id, memory_id, 'thread', key FROM memories"
-        )
+        sources = "SELECT tenant_id, memory_id, 'thread', key FROM memories"
+        connection.execute(f"INSERT INTO memory_sources {sources}")
         connection.execute("ANALYZE")
         yield connection
 
@@ -72,12 +71,8 @@ def plan(connection: psycopg.Connection[Any], name: str, **values: object) -> li
 
 @pytest.mark.parametrize("name", [*SEARCHES, "get_items", "list_namespaces"])
 def test_a_read_of_one_tenant_never_scans_a_table(filled, name):
-    found = plan(filled, name)
-    scans = [
-        node
-        for table in ("memories", "embeddings", "memory_sources")
-        for node in of_table(found, table)
-    ]
+    found, tables = plan(filled, name), ("memories", "embeddings", "memory_sources")
+    scans = [node for table in tables for node in of_table(found, table)]
     assert scans and "Seq Scan" not in kinds(scans)
 
 
@@ -95,10 +90,8 @@ def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(filled):
     few = 5
     change = "UPDATE memories SET namespace = %s WHERE tenant_id = '/app/u7/' AND key::int <= %s"
     filled.execute(change, ["/few/", few])
-    scanned = [
-        node["Actual Rows"] * node["Actual Loops"]
-        for node in of_table(plan(filled, "recall", path="/few/", path_end="/few0"), "embeddings")
-    ]
+    read = of_table(plan(filled, "recall", path="/few/", path_end="/few0"), "embeddings")
+    scanned = [node["Actual Rows"] * node["Actual Loops"] for node in read]
     filled.execute(change, ["/memories/", few])
     assert few <= max(scanned) <= 3 * few
     assert sum(scanned) <= 5 * few
@@ -111,16 +104,13 @@ def test_reading_one_item_touches_one_row(filled):
 
 def test_the_nearest_are_exact_even_beside_an_approximate_index(filled):
     """An ANN index of the whole table must not tempt the planner away from a small tenant."""
-    filled.execute(
-        "CREATE INDEX tempting ON embeddings"
-        f" USING hnsw ((embedding::halfvec({DIMENSIONS})) halfvec_cosine_ops)"
-    )
+    column = f"(embedding::halfvec({DIMENSIONS})) halfvec_cosine_ops"
+    filled.execute(f"CREATE INDEX tempting ON embeddings USING hnsw ({column})")
     filled.execute("ANALYZE embeddings")
     with filled.transaction(force_rollback=True):
         filled.execute(BIND, ["/app/u7/"])
-        found = [
-            row[1] for row in filled.execute(statement("search_items", literals=EXACT), VALUES)
-        ]
+        query = statement("search_items", literals=EXACT)
+        found = [row[1] for row in filled.execute(query, VALUES)]
     exact = filled.execute(
         "SELECT m.key FROM memories m JOIN embeddings e USING (tenant_id, memory_id)"
         " WHERE tenant_id = '/app/u7/' ORDER BY (e.embedding <=> %s) + 0 LIMIT 10",
@@ -150,9 +140,8 @@ def test_a_claim_touches_few_of_many_jobs(filled):
         filled.execute(BIND, ["/"])
         filled.execute(statement("take_in_order"))
         read = of_table(explained(filled, statement("claim_job"), values), "consolidation_jobs")
-        [taken] = filled.execute(
-            "SELECT tenant_id FROM consolidation_jobs WHERE status = 'running'"
-        ).fetchall()
+        running = "SELECT tenant_id FROM consolidation_jobs WHERE status = 'running'"
+        [taken] = filled.execute(running).fetchall()
     scans = [node for node in read if "Scan" in node["Node Type"]]
     assert "Seq Scan" not in kinds(scans)
     assert touched(scans) <= 4 * TENANTS
@@ -199,7 +188,6 @@ def test_a_look_reads_the_sessions_that_are_over(sessions):
 
 def test_an_input_reads_its_session(sessions):
     found = scans(sessions, "hear_turn", TURN)
-    assert found
     assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
     assert all(node["Actual Rows"] <= 1 for node in found)
 
@@ -255,9 +243,8 @@ async def test_bulk_after_single_calls_reads_few_rows_per_item(dsn):
         await store.aput(HERE, "first", {"text": "one item, while there are no others"})
         await store.aget(HERE, "first")
         for batch in range(BATCHES):
-            await store.abatch(
-                [PutOp(HERE, f"{batch}-{n}", {"text": f"item {n}"}) for n in range(SIZE)]
-            )
+            texts = {f"{batch}-{n}": f"item {n}" for n in range(SIZE)}
+            await store.abatch([PutOp(HERE, key, {"text": text}) for key, text in texts.items()])
         for n in range(20):
             await store.aput(HERE, f"0-{n}", {"text": "rewritten"})
             assert await store.aget(HERE, f"0-{n}") is not None
@@ -313,10 +300,8 @@ def scan(
         if text == SLICE:
             connection.execute(statement("walk_index"))
         found = explained(connection, text, values, prepare=True)
-    [read] = [
-        node for node in found
-        if node.get("Index Name", "").startswith("memories_") and node["Actual Loops"]
-    ]  # fmt: skip
+    used = [node for node in found if node.get("Index Name", "").startswith("memories_")]
+    [read] = [node for node in used if node["Actual Loops"]]
     return read["Index Name"], touched([read])
 
 
@@ -343,8 +328,7 @@ def test_a_slice_reads_its_page_and_no_more(slices, text, begin, end, most, mode
 @pytest.mark.parametrize("text", [THREAD, statement("count_memories", of_thread=True)])
 def test_a_thread_is_read_by_its_turns(slices, text, mode, has_statistics):
     give_statistics(slices, "memories", "memory_sources", has=has_statistics)
-    found = scan(slices, text, "-infinity", "infinity", mode)
-    assert ("memories_pkey", IN_THREAD) == found
+    assert ("memories_pkey", IN_THREAD) == scan(slices, text, "-infinity", "infinity", mode)
 
 
 @WITH_STATISTICS
@@ -353,8 +337,7 @@ def test_one_memory_is_read_with_its_relatives_alone(slices, has_statistics):
     found = slices.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 1")
     row = found.fetchone()
     assert row is not None
-    scope = Scope("app", "u7")
-    plans = reads_of(slices, "/app/u7/", derivation(scope, row[0], datetime.now(UTC)))
+    plans = reads_of(slices, "/app/u7/", derivation(Scope("app", "u7"), row[0], datetime.now(UTC)))
     read = [*of_table(plans, "memories"), *of_table(plans, "memory_sources")]
     assert read and "Seq Scan" not in kinds(read)
     assert touched(read) <= 20
@@ -447,9 +430,8 @@ def test_below_a_path_the_scan_goes_on_until_the_page_is_full(indexed):
 
 def test_a_path_with_few_memories_is_left_to_the_exact_search(indexed):
     index = index_of(indexed)
-    found = searched(
-        indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0", few=2_000
-    )
+    deep = {"path": "/deep/", "path_end": "/deep0", "few": 2_000}
+    found = searched(indexed, search_text(index), index.tenant, **deep)
     assert 0 == found[0]["Actual Rows"]
     [counted] = [node for node in found if node["Node Type"] == "Index Only Scan"]
     assert LARGE / 4 == counted["Actual Rows"] and 0 == touched(of_table(found, "embeddings"))

@@ -28,25 +28,14 @@ PIECES = (
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=()), max_size=60),
     st.lists(st.sampled_from(PIECES.split("|")), max_size=25).map("".join),
-    st.builds(
-        lambda part, times: part * times, st.sampled_from(PIECES.split("|")), st.integers(1, 400)
-    ),
+    st.builds(str.__mul__, st.sampled_from(PIECES.split("|")), st.integers(1, 400)),
 )
 TEXTS = st.lists(TEXT, max_size=12)
-
-
-def odd(text: str) -> int:
-    """Count more for a whole than for its parts, as no sum of parts foretells."""
-    return len(text) ** 2 // 900
-
-
 COUNTERS: dict[str, Callable[[str], int]] = {
-    "o200k": count_tokens,
-    "characters": len,
-    "words": lambda text: len(text.split()),
-    "odd": odd,
+    "o200k": count_tokens, "characters": len, "words": lambda text: len(text.split()),
+    "odd": lambda text: len(text) ** 2 // 900,  # more for a whole than for its parts
     "nothing": lambda text: 0,
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +54,7 @@ class Case:
 
     def given(self) -> int:
         lists = (self.instructions, self.facts, self.memories, self.history)
-        singles = (self.profile, self.summary)
-        return sum(map(len, lists)) + sum(one is not None for one in singles)
+        return sum(map(len, lists)) + sum(one is not None for one in (self.profile, self.summary))
 
     def assembled(
         self, assembler: ContextAssembler, *, ahead: bool = False
@@ -74,50 +62,30 @@ class Case:
         """Return the window, None if it cannot be. ahead: with the turns counted before."""
         history = [said(n, text, author=text[:80]) for n, text in enumerate(self.history)]
         try:
-            return assembler.assemble(
-                system_prompt=self.system_prompt,
-                query=self.query,
-                instructions=self.instructions,
-                profile=self.profile,
-                facts=[hit(100 + number, text) for number, text in enumerate(self.facts)],
-                memories=[hit(number, text) for number, text in enumerate(self.memories)],
-                summary=self.summary,
-                summarised=self.summarised,
-                history=assembler.counted(history) if ahead else history,
-            )
+            return assembler.assemble(**{
+                **vars(self), "facts": [hit(n, text) for n, text in enumerate(self.facts, 100)],
+                "memories": [hit(n, text) for n, text in enumerate(self.memories)],
+                "history": assembler.counted(history) if ahead else history,
+            })  # fmt: skip
         except InvalidInput:
             return None
 
 
 def hit(number: int, text: str) -> Hit:
     memory = Memory(
-        memory_id=MemoryId(UUID(int=number)),
-        namespace=("app", "ann", "memories"),
-        key=str(number),
-        kind="episodic",
-        text=text,
-        value={},
-        author=text[-80:],
-        importance=5.0,
-        occurred_at=NOON,
-        created_at=NOON,
-        updated_at=NOON,
-    )
+        memory_id=MemoryId(UUID(int=number)), namespace=("app", "ann", "memories"), key=str(number),
+        kind="episodic", text=text, value={}, author=text[-80:], importance=5.0,
+        occurred_at=NOON, created_at=NOON, updated_at=NOON,
+    )  # fmt: skip
     return Hit(memory=memory, score=1.0, parts={})
 
 
 CASES = st.builds(
-    Case,
-    system_prompt=TEXT,
-    query=TEXT,
-    instructions=st.lists(TEXT, max_size=3),
-    profile=st.none() | TEXT,
-    facts=st.lists(TEXT, max_size=4),
-    memories=TEXTS,
-    summary=st.none() | TEXT,
+    Case, system_prompt=TEXT, query=TEXT, instructions=st.lists(TEXT, max_size=3),
+    profile=st.none() | TEXT, facts=st.lists(TEXT, max_size=4), memories=TEXTS,
+    summary=st.none() | TEXT, history=TEXTS,
     summarised=st.lists(st.integers(0, 12).map("e{}".format), max_size=4),
-    history=TEXTS,
-)
+)  # fmt: skip
 few = settings(max_examples=100 if LONG else 30)
 BUDGETS = st.one_of(st.integers(64, 400), st.integers(64, 8000))
 
@@ -198,6 +166,7 @@ def test_no_text_closes_its_section_or_passes_for_another_item(case):
 SPELLINGS = ("{}", "\u200b{}", "{}\u2060", "\u3164{}", "{}\u0301", "\u034f{}\ufe0f")
 WIDE = {letter: chr(ord(letter) + 0xFEE0) for letter in "abcdefghijklmnopqrstuvwxyz/"}
 BOLD = {letter: chr(ord(letter) - ord("a") + 0x1D41A) for letter in "abcdefghijklmnopqrstuvwxyz"}
+BRACKETS = ["<>", "＜＞", "﹤>", "‹›", "〈〉", "《》", "⟨>", "«»"]
 LETTERS = st.sampled_from(["lower", "upper", "wide", "bold"])
 
 
@@ -211,9 +180,7 @@ def forged_tags(draw: st.DrawFn) -> str:
         one = {"upper": letter.upper(), "wide": WIDE.get(letter, letter)}.get(how, letter)
         one = BOLD.get(letter, letter) if how == "bold" else one
         written += draw(st.sampled_from(SPELLINGS)).format(one)
-    opening, closing = draw(
-        st.sampled_from(["<>", "＜＞", "﹤>", "‹›", "〈〉", "《》", "⟨>", "«»"])
-    )
+    opening, closing = draw(st.sampled_from(BRACKETS))
     return opening + written + closing
 
 
@@ -221,14 +188,9 @@ def forged_tags(draw: st.DrawFn) -> str:
 @given(forged_tags(), TEXT)
 def test_no_spelling_of_a_tag_is_one(tag, text):
     window = Case(
-        query=f"{tag} {text}",
-        instructions=[f"{text}{tag}"],
-        profile=tag + text,
-        facts=[tag],
-        memories=[f"{text}\n{tag}"],
-        summary=f"{text} {tag}",
-        history=[tag],
-    ).assembled(ContextAssembler(100_000))
+        query=f"{tag} {text}", instructions=[f"{text}{tag}"], profile=tag + text, facts=[tag],
+        memories=[f"{text}\n{tag}"], summary=f"{text} {tag}", history=[tag],
+    ).assembled(ContextAssembler(100_000))  # fmt: skip
     block = memory_block([ShownMemory(tag, f"{text} {tag}")], 4000, profile=tag)
     assert window is not None and block is not None
     own = {f"<{mark}{section}>" for section in READING_ORDER for mark in ("", "/")}
@@ -250,34 +212,18 @@ def test_no_line_of_a_profile_or_summary_passes_for_an_item(section, before, aft
 
 
 BEGINNINGS = (
-    "/",
-    "//x",
-    "/etc/passwd",
-    "'s",
-    "'ll see",
-    "\u0301x",
-    ")",
-    "=",
-    "-",
-    "<",
-    "\u2028x",
-    "1",
-)
+    "/", "//x", "/etc/passwd", "'s", "'ll see", "\u0301x", ")", "=", "-", "<", "\u2028x", "1",
+)  # fmt: skip
 
 
 @given(st.sampled_from(BEGINNINGS), st.sampled_from(BEGINNINGS), TEXT)
 def test_the_parts_add_up_whatever_they_begin_and_end_with(begin, end, text):
     odd_text = f"{begin}{text}{end}"
     window = Case(
-        system_prompt=odd_text,
-        query=odd_text + "?",
-        instructions=[odd_text],
-        profile=odd_text,
-        facts=[odd_text],
-        memories=[odd_text + "!"],
-        summary=odd_text + ".",
+        system_prompt=odd_text, query=odd_text + "?", instructions=[odd_text], profile=odd_text,
+        facts=[odd_text], memories=[odd_text + "!"], summary=odd_text + ".",
         history=[odd_text + ";"],
-    ).assembled(ContextAssembler(100_000))
+    ).assembled(ContextAssembler(100_000))  # fmt: skip
     assert count_tokens(window.to_prompt()) == window.tokens
 
 
