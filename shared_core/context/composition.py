@@ -36,6 +36,10 @@ OUTDATED: Final = 0.5
 """A turn is marked if its chance to tell what held before is higher."""
 SOCIAL: Final = 0.9
 """A sentence only greets, thanks or agrees if its chance to do so is higher."""
+LONGEST_SOCIAL: Final = 200
+"""Maximum characters of a message that only greets, thanks or agrees."""
+LONGEST_ASIDE: Final = 2_000
+"""A longer turn tells something, whatever its sentences do. Of a message as much is judged."""
 ASKS: Final = 0.95
 """A sentence without a question mark only asks if its chance to do so is higher."""
 ORDERS: Final = 0.7
@@ -109,8 +113,11 @@ class ShownMemory(NamedTuple):
 def asks_nothing(message: str) -> bool:
     """Return whether no memory could help to answer a message: it has no words, or only thanks,
     greetings and nods."""
-    is_social = is_small_talk(message) or all(act.social > SOCIAL for act in dialogue_acts(message))
-    return not has_words(message) or is_social
+    if not has_words(message) or is_small_talk(message):
+        return True
+    return len(message) <= LONGEST_SOCIAL and all(
+        act.social > SOCIAL for act in dialogue_acts(message)
+    )
 
 
 def check_place(place: object) -> None:
@@ -328,7 +335,8 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
 def _tells(turn: _FoundLine, asked: frozenset[str], is_past: bool) -> bool:
     """Return whether a turn tells something. An order does to a question about it."""
     text, words = turn.memory.text, turn.words
-    if is_small_talk(text) or not any(map(_says, _spoken_parts(text))):
+    is_aside = len(text) <= LONGEST_ASIDE and not any(map(_says, _spoken_parts(text)))
+    if is_small_talk(text) or is_aside:
         return False
     if turn.memory.by_agent:
         return len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
@@ -337,14 +345,18 @@ def _tells(turn: _FoundLine, asked: frozenset[str], is_past: bool) -> bool:
 
 def is_order(text: str) -> bool:
     """Return whether a text only asks for something to be done or made."""
+    if len(text) > LONGEST_ASIDE:
+        return False
     acts = [dialogue_act(one) for one in _spoken_parts(text) if _says(one)]
     return bool(acts) and all(act.request > ORDERS for act in acts)
 
 
 def _says(part: str) -> bool:
     """Return whether a part of a turn does more than to ask, greet or agree."""
+    if part.rstrip().endswith(QUESTION_MARKS):
+        return False
     act = dialogue_act(part)
-    return not (part.rstrip().endswith(QUESTION_MARKS) or act.asks > ASKS or act.social > SOCIAL)
+    return act.asks <= ASKS and act.social <= SOCIAL
 
 
 def _spoken_parts(text: str) -> list[str]:
@@ -360,6 +372,7 @@ def _spoken_parts(text: str) -> list[str]:
 
 def _asks(message: str) -> bool:
     """Return whether a message asks how something is or was."""
+    message = message[:LONGEST_ASIDE]
     acts = dialogue_acts(message)
     if any(act.name in ("question", "history") for act in acts):
         return True

@@ -7,7 +7,7 @@ Chinese characters (Weinberger et al., 2009). `python -m benchmarks.train_dialog
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -25,7 +25,7 @@ MAX_WORDS: Final = 60
 TEXTS: Final = 16_384
 """Size of the cache of judged sentences; the same turns are found again."""
 _WORD: Final = re.compile(rf"[{HAN}]|[^\W\d_{HAN}]+(?:['’][^\W\d_{HAN}]+)*|\d+")
-_BOUND: Final = "\x00"
+_BOUND: Final = b"\x00"
 
 
 class DialogueAct(NamedTuple):
@@ -65,8 +65,9 @@ def dialogue_act(sentence: str) -> DialogueAct:
     import numpy as np  # deferred: packing a window needs none
 
     row_of, weights, constant = _weights()
-    rows = [row for one in found if (row := row_of.get(one)) is not None]
-    scores = constant + weights[rows].sum(axis=0) / max(1, len(rows)) ** 0.5
+    rows = row_of[found]
+    known = max(1, int(np.count_nonzero(rows)))
+    scores = constant + weights[rows].sum(axis=0) / known**0.5
     chances = np.exp(scores - scores.max())
     return DialogueAct(*(chances / chances.sum()).tolist())
 
@@ -77,37 +78,42 @@ def dialogue_acts(text: str) -> list[DialogueAct]:
 
 
 def buckets(sentence: str) -> list[int]:
-    """Return the buckets of a sentence's n-grams, each once, in order; empty without words."""
-    return sorted({crc32(one.encode()) % BUCKETS for one in _ngrams(sentence)})
+    """Return the buckets of a sentence's n-grams, each once; empty without words."""
+    return [*{crc32(one) % BUCKETS for one in _ngrams(sentence)}]
 
 
-def _ngrams(sentence: str) -> Iterator[str]:
+def _ngrams(sentence: str) -> Iterator[bytes]:
     text = sentence.casefold().replace("’", "'")
-    words = ["0" if one.isdigit() else one for one in _WORD.findall(text)[:MAX_WORDS]]
-    if not words:
+    found = _WORD.findall(text)[:MAX_WORDS]
+    if not found:
         return
+    words = [b"0" if one.isdigit() else one.encode() for one in found]
     bounded = [_BOUND, *words, _BOUND]
-    for length in range(1, LONGEST_NGRAM + 1):
-        for start in range(len(bounded) - length + 1):
-            yield " ".join(bounded[start : start + length])
+    yield from bounded[:-1]
+    for length in range(2, LONGEST_NGRAM + 1):
+        yield from map(b" ".join, zip(*(bounded[at:] for at in range(length)), strict=False))
     for one in words[:4]:
-        yield f"<{one}"
+        yield b"<" + one
     for one in words[-3:]:
-        yield f"{one}>"
+        yield one + b">"
     if "?" in text or "？" in text:
-        yield "?"
+        yield b"?"
     if text.rstrip().endswith(("?", "？")):
-        yield "??"
-    yield f"#{min(6, len(words).bit_length())}"
+        yield b"??"
+    yield b"#%d" % min(6, len(words).bit_length())
 
 
 @cache
-def _weights() -> tuple[Mapping[int, int], NDArray[Any], NDArray[Any]]:
-    """Return the row of each bucket, the weights, (R, 5), and the constant, (5,)."""
+def _weights() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the row of each bucket, (BUCKETS,), the weights, (R, 5), and the constant, (5,).
+
+    Row 0 is that of unknown n-grams.
+    """
     import numpy as np
 
     with (files("shared_core.nlp") / "dialogue_acts.v1.npz").open("rb") as file:
         read = np.load(file)
-        found, scale = read["buckets"].tolist(), read["scale"]
-        row_of = {bucket: row for row, bucket in enumerate(found)}
-        return row_of, read["weights"] * scale, read["constant"] * scale
+        row_of = np.zeros(BUCKETS, np.intp)
+        row_of[read["buckets"]] = np.arange(1, len(read["buckets"]) + 1)
+        weights = read["weights"] * read["scale"]
+        return row_of, np.vstack([0 * weights[:1], weights]), read["constant"] * read["scale"]

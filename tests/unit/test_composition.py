@@ -178,6 +178,14 @@ def test_a_message_that_no_memory_helps(message, is_one):
     assert is_one == asks_nothing(message)
 
 
+def test_a_long_message_is_no_small_talk_and_a_long_turn_tells_something():
+    """Whatever their sentences do: judging each would hold up the loop."""
+    thanks, asked = "cheers mate. " * 20, "whats the capital of peru again, " * 100
+    assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
+    lines = [said(asked[:330], "1"), said(asked, "2"), LIVES]
+    assert lines[1:] == composed("where do i live", lines)
+
+
 def test_nothing_of_nothing():
     assert [] == composed("", [])
 
