@@ -1,7 +1,7 @@
 """Measures how many tokens each memory spends until a question is answered.
 
     python -m benchmarks.peer_tokens --chats [PATH ...] | --data FILE [--left-out FEATURES.npz]
-                                     [--contenders NAME ...] [--plot FILE.svg]
+                                     [--contenders NAME ...] [--plot FILE.svg] [--json]
 
 All contenders embed with e5 and store the same turns, each conversation in a database of its own.
 A question gets what each shows a model, best first:
@@ -214,7 +214,7 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark; the last line printed is the report as JSON."""
+    """Run the benchmark; with --json the last line printed is the report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peer_tokens", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     source = parser.add_mutually_exclusive_group(required=True)
@@ -223,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--left-out", type=Path, metavar="FEATURES.npz")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
     given = parser.parse_args(arguments)
     if given.data:
         told = [*of_conversations(given.data)]
@@ -232,7 +233,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.plot:
         given.plot.write_text(draw(figures, PANELS), "utf-8")
     environment = describe_machine() | {"load_average_at_end": load_average()}
-    print(json.dumps({"environment": environment, "figures": figures}))
+    if given.json:
+        print(json.dumps({"environment": environment, "figures": figures}))
+    else:
+        print_table(environment, figures)
+
+
+def print_table(environment: dict[str, Any], figures: dict[str, dict[str, float]]) -> None:
+    """Print the report as docs/benchmarks.md shows it."""
+    print(f"environment: {json.dumps(environment)}\n")
+    print("| answered within tokens |", " | ".join(map(str, BUDGETS)), "|")
+    print("|---|" + "---|" * len(BUDGETS))
+    for name, shares in figures.items():
+        print(f"| {name} |", " | ".join(f"{share:.2f}" for share in shares.values()), "|")
 
 
 if __name__ == "__main__":

@@ -287,6 +287,23 @@ def test_the_peers_that_are_installed_are_measured_and_the_extra_of_the_rest_is_
     assert ElementTree.parse(plot).getroot().tag.endswith("svg")
 
 
+@pytest.mark.parametrize("source", ["--data", "--chats"])
+def test_the_share_of_answers_within_a_number_of_tokens_is_measured(run, data, tmp_path, source):
+    plot, chat = tmp_path / "tokens.svg", tmp_path / "chat.json"
+    turns = ["u: I adopted a grey cat called Momo.", "a: How sweet!", "u: I bought a bicycle."]
+    chat.write_text(json.dumps({"conversations": [
+        {"language": "en", "user": "ann", "sessions": [{"date": "2024-05-01", "turns": turns}],
+         "questions": [{"text": "What is my cat called?", "answer": ["Momo"]}]}
+    ]}))  # fmt: skip
+    file = data if source == "--data" else str(chat)
+    given = (source, file, "--contenders", "engine", "in_memory_store", "--plot", str(plot))
+    figures = run("peer_tokens", *given)["figures"]
+    assert {"engine", "in_memory_store"} == figures.keys()
+    for shares in figures.values():
+        assert sorted(shares.values()) == [*shares.values()] and 1.0 == shares["answered_at_100"]
+    assert ElementTree.parse(plot).getroot().tag.endswith("svg")
+
+
 def test_the_memory_of_a_process_is_measured_beside_that_of_the_model(run, data, in_threads):
     figures = run("peers", "--data", data, "--contenders", "engine", "--memory")["figures"]
     assert {"engine", "model"} == figures.keys()
