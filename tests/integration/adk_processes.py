@@ -40,9 +40,8 @@ def server(
             stdout=written, stderr=subprocess.STDOUT, env=env, start_new_session=True,
         )  # fmt: skip
     try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False
-        ) as client:
+        at = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=at, timeout=100, trust_env=False) as client:
             while True:
                 assert process.poll() is None, log.read_text("utf-8")
                 try:
@@ -71,11 +70,9 @@ def new_session(client: httpx.Client, user: str = "ann") -> str:
 def say(client: httpx.Client, session_id: str, text: str, user: str = "ann") -> str:
     """Return what the agent answers."""
     body = {
-        "appName": "assistant",
-        "userId": user,
-        "sessionId": session_id,
+        "appName": "assistant", "userId": user, "sessionId": session_id,
         "newMessage": {"role": "user", "parts": [{"text": text}]},
-    }
+    }  # fmt: skip
     ran = client.post("/run", json=body)
     assert 200 == ran.status_code, ran.text
     return str(ran.json()[-1]["content"]["parts"][0]["text"])

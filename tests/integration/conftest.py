@@ -1,14 +1,13 @@
 """Provides the storage port on both engines, and users of the memory of a worker."""
 
 import os
-import uuid
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import psycopg
 import pytest
-from embedded_users import User, empty_folder, lent, prepared_folder, users
+from embedded_users import User, copy_cluster, empty_folder, lent
 from person import Person
+from postgres_admin import new_user
 from turns import Clock
 
 from shared_core import open_memory, run_sync
@@ -17,17 +16,15 @@ from shared_core import open_memory, run_sync
 @pytest.fixture
 def guest(server):
     """The name of a user of the server who may log in and nothing else."""
-    name = f"guest_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {name} LOGIN")
+    with new_user(server) as name:
         yield name
-        admin.execute(f"DROP ROLE {name}")
 
 
 @pytest.fixture(scope="module")
 def prepared():
     """The folder of an embedded PostgreSQL that holds one note, without a server."""
-    with prepared_folder() as folder:
+    with empty_folder() as folder:
+        copy_cluster(folder)
         yield folder
 
 
@@ -47,14 +44,18 @@ def home(prepared, empty_home):
 
 @pytest.fixture
 def user_of():
-    """Starts a process that uses the embedded server of a folder, as an OS user."""
-    with users() as started:
+    """Starts a process that uses the embedded server of a folder, as an OS user.
 
-        def start(home: Path, uid: int = 0) -> User:
-            started.append(User(home, uid))
-            return started[-1]
+    At the end it is closed, and must have written nothing to stderr.
+    """
+    started: list[User] = []
 
-        yield start
+    def start(home: Path, uid: int = 0) -> User:
+        started.append(User(home, uid))
+        return started[-1]
+
+    yield start
+    assert [user.close() for user in started] == [""] * len(started)
 
 
 @pytest.fixture

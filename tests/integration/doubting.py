@@ -1,17 +1,17 @@
-"""A memory whose extractor doubts facts, and what is said to it."""
+"""An extractor that doubts facts."""
 
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self
 
-from person import Person, at
+from person import at
 from turns import Clock
 
-from shared_core import Event, MemoryEngine, Scope
+from shared_core import Event, Scope
 from shared_core.core.domain import Extraction, FactDraft, HeldFact, KnownPerson
 from shared_core.extraction.rule_based import RuleExtractor
 
-__all__ = ["ANN", "PATTERN", "Clock", "Doubting", "at", "say"]
+__all__ = ["ANN", "PATTERN", "Clock", "Doubting", "at"]
 
 ANN = Scope("app", "ann")
 CUES = {"I might leave": "doubt", "可能要离开": "doubt", "I left": "retract", "我离开了": "retract"}
@@ -48,10 +48,3 @@ class Doubting(RuleExtractor):
         drafts = sorted([*facts, *drafts], key=lambda draft: order[draft.event_id])
         kept: dict[str, Any] = {"facts": drafts, "importance": read.importance}
         return Extraction(**kept)
-
-
-async def say(
-    memory: MemoryEngine, clock: Clock, day: float, text: str, *, thread: str = "t"
-) -> None:
-    """Say something on a day, and have it read now."""
-    await Person(memory, ANN, clock=clock).say(day, text, thread=thread, author="ann")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,14 +105,10 @@ class User:
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", USER_PROGRAM, str(home), str(uid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            env=environment | {"HOME": str(home)},
-            start_new_session=True,
-        )
+            [sys.executable, "-W", "error", "-c", USER_PROGRAM, str(home), str(uid)], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
+            env=environment | {"HOME": str(home)}, start_new_session=True,
+        )  # fmt: skip
 
     def send(self, call: str) -> None:
         """Start a call without waiting for its answer."""
@@ -127,7 +122,6 @@ class User:
         return str(json.loads(self.process.stdout.readline()))
 
     def ask(self, call: str) -> str:
-        """Return the answer to a call."""
         self.send(call)
         return self.answer()
 
@@ -150,14 +144,6 @@ class User:
         with self._stderr:
             self._stderr.seek(0)
             return self._stderr.read()
-
-
-@contextmanager
-def users() -> Iterator[list[User]]:
-    """Yield a list for users; at the end close them, and fail if any wrote to stderr."""
-    started: list[User] = []
-    yield started
-    assert [user.close() for user in started] == [""] * len(started)
 
 
 @contextmanager
@@ -189,7 +175,6 @@ def cluster() -> Path:
 
 
 def copy_cluster(home: Path) -> None:
-    """Give a folder a copy of cluster()."""
     subprocess.run(["cp", "-Rp", cluster(), home / CLUSTER], check=True)
 
 
@@ -198,14 +183,6 @@ def copied_clusters(monkeypatch):
     """Let each new embedded PostgreSQL of this process copy cluster(), which is made by initdb."""
     cluster()
     monkeypatch.setattr(EmbeddedServer, "_initialise", lambda server: copy_cluster(server.home))
-
-
-@contextmanager
-def prepared_folder() -> Iterator[Path]:
-    """Yield a folder with a copy of cluster(), without a server."""
-    with empty_folder() as folder:
-        copy_cluster(folder)
-        yield folder
 
 
 @contextmanager
@@ -223,12 +200,6 @@ def until_unused(home: Path) -> None:
     """Return when the supervisor of a folder has ended."""
     with (home / SUPERVISOR_LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-
-
-def until_stopped(home: Path) -> None:
-    """Return when no server of a folder runs."""
-    while servers_of(home):
-        time.sleep(0.05)
 
 
 def servers_of(home: Path) -> list[int]:
@@ -256,7 +227,6 @@ def notes(conninfo: str) -> list[str]:
 
 
 def pid_of(home: Path) -> int:
-    """Return the pid of the running server."""
     pid = describe(home).pid
     assert pid is not None
     return pid

@@ -23,31 +23,23 @@ def app_of(memory: MemoryEngine, options: ServerOptions) -> FastAPI:
 
 @asynccontextmanager
 async def client_of(
-    memory: MemoryEngine,
-    options: ServerOptions | None = None,
-    *,
-    token: str | None = None,
+    memory: MemoryEngine, options: ServerOptions | None = None, *, token: str | None = None,
     host: str = "localhost",
     make_app: Callable[[MemoryEngine, ServerOptions], FastAPI] = create_app,
-) -> AsyncIterator[httpx.AsyncClient]:
+) -> AsyncIterator[httpx.AsyncClient]:  # fmt: skip
     """Yield a client of the HTTP application of a memory, without sockets."""
     app = make_app(memory, options or ServerOptions(auth=token is not None))
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url=f"http://{host}", headers=headers
-        ) as client,
-    ):
+    place: Any = {"transport": httpx.ASGITransport(app), "base_url": f"http://{host}"}
+    client = httpx.AsyncClient(**place, headers=headers)
+    async with app.router.lifespan_context(app), client:
         yield client
 
 
 @asynccontextmanager
-async def listening(
-    memory: MemoryEngine, options: ServerOptions | None = None
-) -> AsyncIterator[str]:
+async def listening(memory: MemoryEngine, given: ServerOptions | None = None) -> AsyncIterator[str]:
     """Yield the address of the HTTP application of a memory, served by uvicorn on a socket."""
-    app = create_app(memory, options or ServerOptions(auth=False))
+    app = create_app(memory, given or ServerOptions(auth=False))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     with socket.create_server(("127.0.0.1", 0)) as address:
         serving = asyncio.create_task(server.serve([address]))

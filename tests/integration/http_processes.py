@@ -24,9 +24,8 @@ class ServerProcess:
         self._log = log
         with log.open("ab") as stderr:
             begin = stderr.tell()
-            self.process = subprocess.Popen(
-                [*command(), "serve", "--uri", dsn, "--port", "0", *options], stderr=stderr
-            )
+            serve = [*command(), "serve", "--uri", dsn, "--port", "0", *options]
+            self.process = subprocess.Popen(serve, stderr=stderr)
         self.port = self._listening(begin)
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -39,7 +38,6 @@ class ServerProcess:
         raise AssertionError(self.log())
 
     def log(self) -> str:
-        """Return the whole log."""
         return self._log.read_text("utf-8")
 
     def lines(self) -> list[dict[str, object]]:

@@ -22,13 +22,9 @@ _TOPICS = np.random.default_rng(5).normal(size=(12, DIMS))
 
 def vector(text: str) -> list[float]:
     """Return the vector of a text, near one of twelve topics and always the same."""
-    noise = np.random.default_rng(_seed(text))
+    noise = np.random.default_rng(int.from_bytes(text.encode(), "big") % (2**61 - 1))
     near = _TOPICS[noise.integers(len(_TOPICS))] + 0.6 * noise.normal(size=DIMS)
     return [float(part) for part in near / np.linalg.norm(near)]
-
-
-def _seed(text: str) -> int:
-    return int.from_bytes(text.encode(), "big") % (2**61 - 1)
 
 
 def embed(texts: Sequence[str]) -> list[list[float]]:

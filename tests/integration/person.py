@@ -30,9 +30,8 @@ def at(day: float) -> datetime:
 
 def then(valid: float | None = None, known: float | None = None) -> AsOf:
     """Return what held on a day, as it was known on a day."""
-    return AsOf(
-        valid=None if valid is None else at(valid), known=None if known is None else at(known)
-    )
+    valid_at, known_at = (None if day is None else at(day) for day in (valid, known))
+    return AsOf(valid=valid_at, known=known_at)
 
 
 @dataclass
@@ -70,7 +69,6 @@ class Person:
         return OfUser(self.memory.retention, self.scope)
 
     def other(self, user: str = "bob") -> Person:
-        """Return another user of the application."""
         return replace(self, scope=Scope(self.scope.app, user))
 
     async def tell(self, day: float, *texts: str, thread: str = "t", **more: Any) -> None:

@@ -55,7 +55,6 @@ async def make_resident(memory: MemoryEngine, scope: Scope) -> None:
 
 
 def index_of(memory: MemoryEngine, scope: Scope = ANN) -> Any:
-    """Return the index of a user."""
     return indexes(memory)._entries[scope_path(scope), MODEL].index
 
 
@@ -66,16 +65,10 @@ async def differs(memory: MemoryEngine, query: str, scope: Scope = ANN) -> bool 
 
 
 async def request(scope: Scope, query: str, **options: Any) -> SearchRequest:
-    return SearchRequest(
-        scope=scope,
-        namespace=options.pop("namespace", memories_namespace(scope)),
-        terms=search_terms(query),
-        model=MODEL,
-        vector=await DrawnVectors().embed_query(query),
-        kinds=options.pop("kinds", None),
-        candidates=options.pop("candidates", ALL),
-        **options,
-    )
+    given = {"namespace": memories_namespace(scope), "kinds": None, "candidates": ALL, **options}
+    vector = await DrawnVectors().embed_query(query)
+    terms = search_terms(query)
+    return SearchRequest(scope=scope, terms=terms, model=MODEL, vector=vector, **given)
 
 
 async def by_index(memory: MemoryEngine, scope: Scope, query: str, **options: Any) -> Any:
@@ -95,7 +88,6 @@ async def by_index(memory: MemoryEngine, scope: Scope, query: str, **options: An
 
 
 async def by_statement(memory: MemoryEngine, scope: Scope, query: str, **options: Any) -> Any:
-    """Return all that the statement answers."""
     return told(await memory._storage.recall.recall(await request(scope, query, **options)))
 
 
@@ -123,10 +115,6 @@ def told(found: Recalled) -> Any:
                         round(one.ended, 9), one.is_doubtful, one.slot, one.memory())
         for one in found.candidates
     }  # fmt: skip
-    return candidates, (
-        Near(corpus.similarity),
-        corpus.length.tolist(),
-        corpus.opens.tolist(),
-        sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True)),
-        corpus.terms,
-    )
+    words = sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True))
+    numbers = (Near(corpus.similarity), corpus.length.tolist(), corpus.opens.tolist())
+    return candidates, (*numbers, words, corpus.terms)

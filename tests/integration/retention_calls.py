@@ -63,11 +63,8 @@ class Calls:
             batches.append(batch)
         counts = sum((one.counts for one in batches), Counter())
         along = {one for batch in batches for one in batch.along}
-        return (
-            pages.counts_of(counts),
-            sum(one.retimed for one in batches),
-            Counter(kind for _, _, kind in along),
-        )
+        retimed = sum(one.retimed for one in batches)
+        return pages.counts_of(counts), retimed, Counter(kind for _, _, kind in along)
 
     async def due(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
@@ -85,41 +82,32 @@ class Calls:
 
     async def forget_weak(self, scope: Scope, weak: Weak, ids: Sequence[UUID]) -> list[UUID]:
         tenant = scope_path(scope)
-        return await self.storage.transact(
-            tenant, partial(fading.erase_weak, tenant, ids, weak, self.clock())
-        )
+        policy = partial(fading.erase_weak, tenant, ids, weak, self.clock())
+        return await self.storage.transact(tenant, policy)
 
     async def set_pinned(
         self, scope: Scope, ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
         tenant = scope_path(scope)
-        if pinned:
-            policy = partial(retention.pin, ids, self.clock())
-        else:
-            policy = partial(retention.unpin, tenant, ids)
+        pin = partial(retention.pin, ids, self.clock())
+        policy = pin if pinned else partial(retention.unpin, tenant, ids)
         return await self.storage.transact(tenant, policy)
 
     async def staged(
-        self,
-        scope: Scope,
-        stages: Sequence[Stage],
-        kinds: Sequence[MemoryKind] | None,
-        limit: int,
-        offset: int,
-    ) -> list[Kept]:
+        self, scope: Scope, stages: Sequence[Stage], kinds: Sequence[MemoryKind] | None,
+        limit: int, offset: int,
+    ) -> list[Kept]:  # fmt: skip
         tenant = scope_path(scope)
-        return await self.storage.query(
-            tenant, partial(retention.staged, tenant, stages, kinds, limit, offset)
-        )
+        asked = partial(retention.staged, tenant, stages, kinds, limit, offset)
+        return await self.storage.query(tenant, asked)
 
     async def out_of_recall(self, scope: Scope, ids: Sequence[UUID]) -> list[Archived]:
         return await read_faded(self.storage, scope, ids)
 
     async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
         tenant = scope_path(scope)
-        return await self.storage.transact(
-            tenant, partial(reviving.bring_back, tenant, revival, self.clock())
-        )
+        policy = partial(reviving.bring_back, tenant, revival, self.clock())
+        return await self.storage.transact(tenant, policy)
 
     async def stats(
         self, app: str, now: datetime, days: Sequence[float]

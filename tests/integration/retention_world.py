@@ -1,7 +1,7 @@
 """A memory with a clock that tests move, and concurrent transactions that block it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 import pytest
 from turns import Clock, said
+from waiting import until
 
 from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
@@ -30,7 +31,6 @@ FACTS = RetentionPolicy(
 )
 """Demotes after a day, erases a day later."""
 
-TRIES = 5000
 KEPT = ["embedding_models", "schema_migrations"]
 """Tables whose rows a test leaves to the next: the memory that both use has read them."""
 
@@ -106,23 +106,13 @@ class World:
         query = "SELECT kind, fate, memories FROM forget_faded('/', %s, 100)"
         return connection.execute(query, [self.now]).fetchall()
 
-    async def until(self, done: Callable[[], object]) -> None:
-        """Poll until `done` returns a true value."""
-        for _ in range(TRIES):
-            if done():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("the condition never became true")
+    until = staticmethod(until)
 
     def waits(self, locktype: str) -> bool:
         """Return whether a session of this database waits for a lock of a type (LIKE pattern)."""
-        return bool(
-            self.ask(
-                "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)"
-                " WHERE NOT granted AND datname = current_database()"
-                f" AND locktype LIKE '{locktype}'"
-            )
-        )
+        waiting = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted"
+        of_type = f"datname = current_database() AND locktype LIKE '{locktype}'"
+        return bool(self.ask(f"{waiting} AND {of_type}"))
 
     async def meeting(self, connection: psycopg.Connection[Any], work: Awaitable[T]) -> T:
         """Start work, commit the other transaction once the work waits for it, and finish."""
@@ -145,7 +135,6 @@ class World:
 
 
 async def kept(memory: MemoryEngine, memory_id: UUID, scope: Scope = ANN) -> Kept:
-    """Return the retention of one memory."""
     tenant = scope_path(scope)
     [found] = await memory._storage.query(tenant, partial(retention.kept, tenant, [memory_id]))
     return found

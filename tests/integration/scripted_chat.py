@@ -23,17 +23,13 @@ class ScriptedChatModel(BaseChatModel):
         return self
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **options: Any,
-    ) -> ChatResult:
+        self, messages: list[BaseMessage], stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None, **options: Any,
+    ) -> ChatResult:  # fmt: skip
         self.asked.append(list(messages))
         answer = self.answers.pop(0) if self.answers else AIMessage("Noted.")
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
 def calls(name: str, **args: Any) -> AIMessage:
-    """Return an answer that calls one tool."""
     return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])

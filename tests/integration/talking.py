@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
+from postgres_admin import column, rows as rows_of
 from turns import Clock
 
 from shared_core import ConversationSettings, MemoryEngine, Scope, open_memory
@@ -23,25 +23,17 @@ class Watch(Clock):
 
 
 def opened(dsn: str, watch: Watch | None = None, **settings: Any) -> MemoryEngine:
-    return open_memory(
-        dsn,
-        clock=watch,
-        worker=watch is None,
-        conversation=ConversationSettings(**settings) if settings else None,
-    )
+    conversation = ConversationSettings(**settings) if settings else None
+    return open_memory(dsn, clock=watch, worker=watch is None, conversation=conversation)
 
 
 def rows(dsn: str, columns: str = "status, event_count") -> list[tuple[Any, ...]]:
     """Return columns of all conversations, in the order of their opening."""
-    with psycopg.connect(dsn) as superuser:
-        query = f"SELECT {columns} FROM hippocampus.conversations ORDER BY thread_id"
-        return superuser.execute(query).fetchall()
+    return rows_of(dsn, f"SELECT {columns} FROM hippocampus.conversations ORDER BY thread_id")
 
 
 def jobs(dsn: str) -> list[str]:
-    with psycopg.connect(dsn) as superuser:
-        found = superuser.execute("SELECT status FROM hippocampus.consolidation_jobs").fetchall()
-        return [row[0] for row in found]
+    return column(dsn, "SELECT status FROM hippocampus.consolidation_jobs")
 
 
 async def statements(memory: MemoryEngine, scope: Scope = SCOPE) -> list[str]:

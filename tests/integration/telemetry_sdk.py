@@ -12,8 +12,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-Labels = frozenset[tuple[str, Any]]
-
 
 class Listener(SimpleSpanProcessor):
     """Exports spans to memory while a test listens."""
@@ -63,7 +61,7 @@ def points() -> dict[str, list[Any]]:
     }
 
 
-def values() -> dict[tuple[str, Labels], float]:
+def values() -> dict[tuple[str, frozenset[tuple[str, Any]]], float]:
     """Return the value of each point, of a histogram its count, by name and attributes."""
     return {
         (name, frozenset(point.attributes.items())): getattr(point, "value", None)
@@ -83,8 +81,5 @@ class Growth:
     def of(self, name: str, labels: Mapping[str, Any] | None = None) -> float:
         """Return the growth of a metric, summed over the points that have these attributes."""
         wanted = set((labels or {}).items())
-        return sum(
-            value - self._before.get((one, at), 0)
-            for (one, at), value in values().items()
-            if one == name and wanted <= at
-        )
+        points = {key: n for key, n in values().items() if key[0] == name and wanted <= key[1]}
+        return sum(value - self._before.get(key, 0) for key, value in points.items())

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from postgres_admin import column, rows
 from psycopg.conninfo import make_conninfo
 from turns import Clock
 
@@ -31,19 +32,15 @@ ANN, BOB = Scope("app", "ann"), Scope("other app", "bob")
 
 def counted(dsn: str) -> dict[str, int]:
     """Return how often each memory was read, by its text, past row security."""
-    with psycopg.connect(dsn) as admin:
-        rows = admin.execute(
-            "SELECT m.text, a.access_count FROM hippocampus.memory_access a"
-            " JOIN hippocampus.memories m USING (tenant_id, memory_id)"
-            " WHERE a.last_accessed_at IS NOT NULL"
-        ).fetchall()
-    return dict(rows)
+    return dict(rows(
+        dsn, "SELECT m.text, a.access_count FROM hippocampus.memory_access a"
+        " JOIN hippocampus.memories m USING (tenant_id, memory_id)"
+        " WHERE a.last_accessed_at IS NOT NULL",
+    ))  # fmt: skip
 
 
 def all_rows(dsn: str, counting: str = "count(*)") -> int:
-    with psycopg.connect(dsn) as admin:
-        rows = admin.execute(f"SELECT {counting} FROM hippocampus.memory_access").fetchall()
-    return int(rows[0][0])
+    return int(column(dsn, f"SELECT {counting} FROM hippocampus.memory_access")[0])
 
 
 async def soon(dsn: str, expected: Mapping[str, int]) -> None:
@@ -148,9 +145,7 @@ async def test_nothing_is_counted_where_it_is_not_wanted(dsn):
     assert 0 == all_rows(dsn)
 
 
-async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_them(
-    dsn, memory, monkeypatch
-):
+async def test_reads_count_once_when_the_connection_is_lost_behind_them(dsn, memory, monkeypatch):
     await memory.remember(ANN, NewMemory(text="I sail."))
     [sailing] = await memory.list_memories(ANN)
     exchange, lost = Connection.exchange, []
@@ -184,9 +179,7 @@ async def test_counters_go_with_their_memories(dsn, memory):
     assert 0 == all_rows(dsn)
 
 
-async def test_who_deletes_a_memory_does_not_wait_for_its_counter_nor_the_counter_for_it(
-    dsn, memory
-):
+async def test_who_deletes_a_memory_does_not_wait_for_its_counter_nor_that_for_it(dsn, memory):
     await memory.remember(ANN, ["tea", "coffee"])
     await memory.recall(ANN, "tea")
     with psycopg.connect(dsn) as admin:
@@ -245,9 +238,7 @@ class Refusing:
             raise self.errors.pop()
         self.taken.append(batch)
 
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[MemoryId]
-    ) -> Mapping[MemoryId, Accesses]:
+    async def accesses(self, *_: Any) -> Mapping[MemoryId, Accesses]:
         raise AssertionError("not asked")
 
 
@@ -257,9 +248,8 @@ def some(number: int) -> list[MemoryId]:
 
 def lifecycle_of(storage: Refusing) -> StorageLifecycle:
     """A lifecycle that counts as open in this process."""
-    lifecycle = StorageLifecycle(
-        cast(Storage, SimpleNamespace(accesses=storage)), lambda: datetime.now(UTC)
-    )
+    counting = cast(Storage, SimpleNamespace(accesses=storage))
+    lifecycle = StorageLifecycle(counting, lambda: datetime.now(UTC))
     lifecycle._opened_in = os.getpid()
     return lifecycle
 

@@ -24,37 +24,28 @@ WHICH = "What is my parrot called?"
 @pytest.fixture
 def agents(tmp_path):
     """A copy of the agents folder: ADK writes into it."""
-    skipped = shutil.ignore_patterns("__pycache__", ".adk")
-    return Path(
-        shutil.copytree(Path(__file__).with_name("adk_agents"), tmp_path / "agents", ignore=skipped)
-    )
-
-
-def uri_of(dsn: str) -> str:
-    """Return a DSN as a URI for ADK's command line."""
-    parts = {k: str(v) for k, v in conninfo_to_dict(dsn).items()}
-    database = quote(parts.pop("dbname"), safe="")
-    return f"hippocampus+postgresql:///{database}?{urlencode(parts)}&top_k=5"
+    skipped, ours = shutil.ignore_patterns("__pycache__", ".adk"), Path(__file__).parent
+    return shutil.copytree(ours / "adk_agents", tmp_path / "agents", ignore=skipped)
 
 
 @pytest.mark.parametrize("kept", ["services.yaml", "services.py"])
 def test_the_api_server_remembers_a_patched_session(kept, agents, dsn, tmp_path):
     for name in {"services.yaml", "services.py"} - {kept}:
         (agents / name).unlink()
-    by_environment = kept == "services.yaml"
-    uri = "hippocampus://" if by_environment else uri_of(dsn)
+    parts, by_environment = conninfo_to_dict(dsn), kept == "services.yaml"
+    database = quote(parts.pop("dbname"), safe="")
+    uri = f"hippocampus+postgresql:///{database}?{urlencode(parts)}&top_k=5"
+    uri = "hippocampus://" if by_environment else uri
     env = environment(dsn if by_environment else None, tmp_path)
     options = (f"--memory_service_uri={uri}", f"--session_service_uri={uri}")
     with server("api_server", agents, *options, env=env) as client:
         assert ["assistant"] == client.get("/list-apps").json()
         session_id = new_session(client)
         assert "Noted." == say(client, session_id, PARROT)
-        answer = say(client, new_session(client), WHICH)
-        assert "I remember nothing about that." == answer
+        assert "I remember nothing about that." == say(client, new_session(client), WHICH)
         for _ in range(2):
-            patched = client.patch(
-                "/apps/assistant/users/ann/memory", json={"session_id": session_id}
-            )
+            body = {"session_id": session_id}
+            patched = client.patch("/apps/assistant/users/ann/memory", json=body)
             assert 200 == patched.status_code, patched.text
         assert f"user: {PARROT}" in remembered(client, WHICH, "Rio")
 

@@ -62,17 +62,14 @@ async def test_the_floor_tells_related_questions_from_unrelated_ones(embedder, d
 
 
 @pytest.mark.parametrize("embedder", ["e5", "use"])
-@pytest.mark.parametrize(
-    ("memory", "unrelated", "related"),
-    [
-        ("marker", ("zeppelin", "飞艇"), ("marker", "the marker pen")),
-        ("马克笔", ("飞艇", "zeppelin"), ("马克笔", "记号笔")),
-        ("I moved to Lisbon in March.", ("What is my blood type?", "路由器怎么重启？"),
-         ("Where did I move?",)),
-        ("我对花生过敏。", ("路由器怎么重启？", "How tall is the Eiffel Tower?"),
-         ("有什么东西我不能吃？",)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("memory", "unrelated", "related"), [
+    ("marker", ("zeppelin", "飞艇"), ("marker", "the marker pen")),
+    ("马克笔", ("飞艇", "zeppelin"), ("马克笔", "记号笔")),
+    ("I moved to Lisbon in March.", ("What is my blood type?", "路由器怎么重启？"),
+     ("Where did I move?",)),
+    ("我对花生过敏。", ("路由器怎么重启？", "How tall is the Eiffel Tower?"),
+     ("有什么东西我不能吃？",)),
+])  # fmt: skip
 async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
     embedder, memory, unrelated, related, dsn
 ):
@@ -85,14 +82,11 @@ async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
             assert [memory] == texts(await found(service, question))
 
 
-@pytest.mark.parametrize(
-    "turns",
-    [
-        ("I live in Lisbon.", "My dog is called Rex."),
-        ("我住在里斯本。", "我的狗叫雷克斯。"),
-        ("I moved to Lisbon. My dog is called Rex.",),
-    ],
-)
+@pytest.mark.parametrize("turns", [
+    ("I live in Lisbon.", "My dog is called Rex."),
+    ("我住在里斯本。", "我的狗叫雷克斯。"),
+    ("I moved to Lisbon. My dog is called Rex.",),
+])  # fmt: skip
 async def test_a_summary_that_repeats_a_short_session_is_never_returned(turns, service):
     await service.add_session_to_memory(said(*turns))
     assert ["summary"] == kinds(await service.list_memories(memory_type="summary", **WHO))
@@ -107,16 +101,13 @@ def test_a_summary_repeats_if_every_sentence_is_there_and_little_is_left_out():
     assert repeats("我喜欢茶。", ["我喜欢茶。"])
 
 
-@pytest.mark.parametrize(
-    ("turns", "question"),
-    [
-        (("I have two children, Mila and Jan, and I live in Porto.",), "children"),
-        (("I am allergic to peanuts, so no satay for me.",), "What am I allergic to?"),
-        (("我对花生过敏，别给我点宫保鸡丁。",), "我对什么过敏？"),
-        (LONG, "What are my dogs called?"),
-        (LONG, "Where do I live?"),
-    ],
-)
+@pytest.mark.parametrize(("turns", "question"), [
+    (("I have two children, Mila and Jan, and I live in Porto.",), "children"),
+    (("I am allergic to peanuts, so no satay for me.",), "What am I allergic to?"),
+    (("我对花生过敏，别给我点宫保鸡丁。",), "我对什么过敏？"),
+    (LONG, "What are my dogs called?"),
+    (LONG, "Where do I live?"),
+])  # fmt: skip
 async def test_a_fact_stands_below_the_turn_that_it_was_drawn_from(turns, question, service):
     await service.add_session_to_memory(said(*turns))
     entries = await found(service, question)
@@ -138,25 +129,18 @@ async def test_facts_are_what_was_learned(dsn):
 
 
 async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn):
-    service = OpenMemoryService("hippocampus://?memories=turns")
-    assert "turns" == service._options.memories
+    assert "turns" == OpenMemoryService("hippocampus://?memories=turns")._options.memories
     with pytest.raises(InvalidInput, match="memories must be 'all', 'turns' or 'facts'"):
         OpenMemoryService(memories="words")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="memories must be"):
         OpenMemoryService("hippocampus://?memories=words")
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "holds"),
-    [
-        ("Python", "I code in python!", True),
-        ("deploy", "We deployed it.", True),
-        ("thon", "Python", False),
-        ("机器", "我喜欢机器学习", True),
-        ("the", "the end", True),
-        ("the", "an end", False),
-    ],
-)
+@pytest.mark.parametrize(("query", "text", "holds"), [
+    ("Python", "I code in python!", True), ("deploy", "We deployed it.", True),
+    ("thon", "Python", False), ("机器", "我喜欢机器学习", True), ("the", "the end", True),
+    ("the", "an end", False),
+])  # fmt: skip
 def test_one_word_is_looked_up_as_a_word(query, text, holds):
     test = looked_up(query)
     assert test is not None and holds == test(text)

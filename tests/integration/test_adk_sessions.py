@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pytest
 from google.adk.errors import StaleSessionError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -14,6 +13,7 @@ from google.adk.events import Event, EventActions
 from google.adk.sessions import Session
 from google.genai import types
 from long_forms import LONG
+from postgres_admin import column, rows
 from warm_python import warm_python
 
 from adk_memory import OpenMemoryService, PgSessionService
@@ -43,12 +43,17 @@ def service(memory):
 
 
 @pytest.fixture
-async def session(sessions):
+async def session(sessions, untold):
     """A session that told something."""
-    created = await sessions.create_session(**WHO, session_id="s1")
     for text in TOLD:
-        await sessions.append_event(created, said(text))
-    return created
+        await sessions.append_event(untold, said(text))
+    return untold
+
+
+@pytest.fixture
+async def untold(sessions):
+    """A session that told nothing yet."""
+    return await sessions.create_session(**WHO, session_id="s1")
 
 
 @pytest.fixture
@@ -72,14 +77,12 @@ async def found(service: OpenMemoryService, query: str) -> list[str]:
 
 
 def count(dsn: str, table: str) -> int:
-    with psycopg.connect(dsn) as superuser:
-        return superuser.execute(f"SELECT 1 FROM hippocampus.{table}".encode()).rowcount
+    return len(rows(dsn, f"SELECT 1 FROM hippocampus.{table}"))
 
 
 async def test_remembering_a_session_sends_none_of_its_text(service, session, sent, dsn):
-    await service.add_events_to_memory(
-        **WHO, events=session.events, session_id=session.id, custom_metadata={"wait": False}
-    )
+    told = {"events": session.events, "session_id": session.id}
+    await service.add_events_to_memory(**WHO, **told, custom_metadata={"wait": False})
     carried = str([one.values for steps in sent for one in steps])
     assert [] == [text for text in TOLD if text in carried]
     assert 2 == len(sent)
@@ -93,8 +96,7 @@ async def test_appending_an_event_is_one_round_trip(sessions, session, sent):
     assert 1 == len(sent)
     loaded = await reload(sessions, "s1", **WHO)
     assert 2 == len(sent)
-    assert delta == loaded.state
-    assert session.events == loaded.events
+    assert (delta, session.events) == (loaded.state, loaded.events)
 
 
 async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(dsn, sent):
@@ -156,9 +158,7 @@ async def test_a_thread_that_only_memory_knows_is_no_session(sessions, service):
     assert 1 == (await found(service, "green tea")).count("I like green tea.")
 
 
-async def test_a_turn_rewound_after_it_was_remembered_is_forgotten_with_its_facts(
-    sessions, service
-):
+async def test_a_turn_rewound_once_it_was_remembered_is_forgotten_with_its_facts(sessions, service):
     created = await sessions.create_session(**WHO)
     await sessions.append_event(created, said("I live in Porto.", invocation_id="i1"))
     await sessions.append_event(created, said("I work at Siemens.", invocation_id="i2"))
@@ -188,9 +188,7 @@ async def test_remembering_makes_no_session_stale(sessions, service, session):
     assert 5 == len((await reload(sessions, "s1", **WHO)).events)
 
 
-async def test_a_session_of_another_service_is_appended_to_if_it_has_seen_everything(
-    sessions, session
-):
+async def test_a_session_of_another_service_is_appended_to_if_it_has_seen_all(sessions, session):
     """A copy through JSON, as a client may hold it, has no marker."""
     copy = Session.model_validate_json(session.model_dump_json())
     await sessions.append_event(copy, said("From the copy."))
@@ -236,11 +234,9 @@ async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn):
         for n in range(many):
             await sessions.create_session(app_name="a", user_id="u", session_id=f"s{n}")
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        line = [*warm_python(), "-c", APPENDER, dsn]
         writers = [
-            subprocess.Popen(
-                [*warm_python(), "-c", APPENDER, dsn, f"writer{n}", str(many)], **pipes
-            )
-            for n in range(processes)
+            subprocess.Popen([*line, f"writer{n}", str(many)], **pipes) for n in range(processes)
         ]
         assert {"ready\n"} == {await asyncio.to_thread(one.stdout.readline) for one in writers}
         ended = await asyncio.gather(*(asyncio.to_thread(w.communicate, "go") for w in writers))
@@ -252,19 +248,14 @@ async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn):
             for event in session.events:
                 by_writer.setdefault(event.author, []).append(event.content.parts[0].text)
             assert {f"writer{w}": list("01234") for w in range(processes)} == by_writer
-    with psycopg.connect(dsn) as superuser:
-        sequences = superuser.execute(
-            "SELECT array_agg(seq ORDER BY seq) FROM hippocampus.events GROUP BY thread_id"
-        ).fetchall()
-    assert [(list(range(1, 5 * processes + 1)),)] * many == sequences
+    grouped = "SELECT array_agg(seq ORDER BY seq) FROM hippocampus.events GROUP BY thread_id"
+    assert [list(range(1, 5 * processes + 1))] * many == column(dsn, grouped)
 
 
-async def test_one_session_object_takes_concurrent_appends_in_their_order(sessions):
-    session = await sessions.create_session(**WHO, session_id="s1")
+async def test_one_session_object_takes_concurrent_appends_in_their_order(sessions, untold):
     events = [said(str(n)) for n in range(20)]
-    await asyncio.gather(*(sessions.append_event(session, event) for event in events))
-    loaded = await reload(sessions, "s1", **WHO)
-    assert events == session.events == loaded.events
+    await asyncio.gather(*(sessions.append_event(untold, event) for event in events))
+    assert events == untold.events == (await reload(sessions, "s1", **WHO)).events
 
 
 def test_sessions_work_on_one_loop_after_another(dsn):
@@ -285,9 +276,8 @@ async def test_an_answer_that_was_lost_does_not_double_the_event(sessions, sessi
     await sessions.append_event(before, event)
     await sessions.append_event(before, said("And then."))
     loaded = await reload(sessions, "s1", **WHO)
-    assert [*TOLD, "Once only.", "And then."] == [
-        event.content.parts[0].text for event in loaded.events if event.content.parts
-    ]
+    told = [event.content.parts[0].text for event in loaded.events]
+    assert [*TOLD, "Once only.", "And then."] == told
     assert loaded.events == before.events
 
 
@@ -301,10 +291,9 @@ async def test_two_users_may_use_the_same_session_and_event_ids(sessions, servic
         assert {f"tea for {user}"} == set(texts(answer.memories))
 
 
-async def test_words_cleaned_by_the_caller_are_what_is_remembered(sessions, service):
-    session = await sessions.create_session(**WHO, session_id="s1")
+async def test_words_cleaned_by_the_caller_are_what_is_remembered(sessions, service, untold):
     said_event = said("My card is 4111111111111111, book the hotel.")
-    await sessions.append_event(session, said_event)
+    await sessions.append_event(untold, said_event)
     cleaned = said("My card is [redacted], book the hotel.", id=said_event.id)
     await service.add_events_to_memory(**WHO, events=[cleaned], session_id="s1")
     for entry in await service.list_memories(**WHO):
@@ -321,15 +310,12 @@ async def test_a_log_has_the_order_it_was_appended_in(sessions, service):
     for event in events:
         await sessions.append_event(session, event)
     await service.add_session_to_memory(session)
-    loaded = await reload(sessions, "s1", **WHO)
-    assert events == loaded.events
+    assert events == (await reload(sessions, "s1", **WHO)).events
     window = await service.get_context_window(**WHO, thread_id="s1", query="tea")
     assert [f"tea {n}" for n in range(5)] == [item.text for item in window.section("history")]
 
 
-async def test_erasing_a_session_reaches_facts_whose_turns_have_faded(
-    sessions, service, session, dsn
-):
+async def test_erasing_a_session_reaches_facts_whose_turns_faded(sessions, service, session, dsn):
     await service.add_session_to_memory(session)
     report = await service.cleanup_memories(**WHO, threshold=1, min_age_days=0)
     assert 4 == report["cleaned_count"]
@@ -341,40 +327,35 @@ async def test_erasing_a_session_reaches_facts_whose_turns_have_faded(
     assert [] == await service.list_memories(**WHO)
 
 
-async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(sessions, service):
-    session = await sessions.create_session(**WHO, session_id="s1")
-    await sessions.append_event(session, said("I live in Porto.", invocation_id="i1"))
-    await sessions.append_event(session, said("My password is hunter2.", invocation_id="i2"))
-    await service.add_session_to_memory(session)
+async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(sessions, service, untold):
+    await sessions.append_event(untold, said("I live in Porto.", invocation_id="i1"))
+    await sessions.append_event(untold, said("My password is hunter2.", invocation_id="i2"))
+    await service.add_session_to_memory(untold)
     back = EventActions(rewind_before_invocation_id="i2")
-    await sessions.append_event(session, Event(author="user", invocation_id="i3", actions=back))
+    await sessions.append_event(untold, Event(author="user", invocation_id="i3", actions=back))
     window = await service.get_context_window(**WHO, thread_id="s1", query="password")
     assert "hunter2" not in window.to_prompt()
     assert "Porto" in window.to_prompt()
 
 
-async def test_a_session_of_the_same_name_is_another_session(sessions):
-    first = await sessions.create_session(**WHO, session_id="s1")
+async def test_a_session_of_the_same_name_is_another_session(sessions, untold):
     await sessions.delete_session(**WHO, session_id="s1")
     await sessions.create_session(**WHO, session_id=" s1 ")
     with pytest.raises(StaleSessionError):
-        await sessions.append_event(first, said("From before."))
+        await sessions.append_event(untold, said("From before."))
 
 
-async def test_of_writers_without_a_marker_one_wins(sessions):
-    session = await sessions.create_session(**WHO, session_id="s1")
-    await sessions.append_event(session, said("First."))
+async def test_of_writers_without_a_marker_one_wins(sessions, untold):
+    await sessions.append_event(untold, said("First."))
     for round_ in range(5):
         loaded = await reload(sessions, "s1", **WHO)
         copies = [Session.model_validate_json(loaded.model_dump_json()) for _ in range(4)]
         writers = [PgSessionService(engine=sessions.engine) for _ in copies]
-        outcomes = await asyncio.gather(
-            *(
-                writer.append_event(copy, said(f"{round_} {n}"))
-                for n, (writer, copy) in enumerate(zip(writers, copies, strict=True))
-            ),
-            return_exceptions=True,
+        appending = (
+            writer.append_event(copy, said(f"{round_} {n}"))
+            for n, (writer, copy) in enumerate(zip(writers, copies, strict=True))
         )
+        outcomes = await asyncio.gather(*appending, return_exceptions=True)
         assert 3 == len([o for o in outcomes if isinstance(o, StaleSessionError)])
 
 
@@ -390,10 +371,9 @@ async def test_an_id_nothing_can_be_stored_under_finds_nothing(sessions, service
         await sessions.append_event(session, said("tea"))
 
 
-async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(sessions):
-    session = await sessions.create_session(**WHO, session_id="s1")
+async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(sessions, untold):
     odd = {"k": {"a\ud800": 1, "b\x00": ["c\ud800"]}}
-    await sessions.append_event(session, said("tea", actions=EventActions(state_delta=odd)))
+    await sessions.append_event(untold, said("tea", actions=EventActions(state_delta=odd)))
     loaded = await reload(sessions, "s1", **WHO)
     assert {"a\ufffd": 1, "b\ufffd": ["c\ufffd"]} == loaded.state["k"]
 

@@ -1,6 +1,5 @@
 """remember, recall and forget as a model calls them, through ADK's runner."""
 
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -21,9 +20,7 @@ PARROT = "Ann's parrot is called Rio."
 class Caller(BaseLlm):
     """Calls the tool that the message names, e.g. "recall query=parrot"."""
 
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:
         [part] = llm_request.contents[-1].parts or []
         if part.function_response:
             answer = types.Part(text="done")
@@ -37,18 +34,15 @@ class Caller(BaseLlm):
 def make(service: Any) -> Runner:
     agent = LlmAgent(name="bot", model=Caller(model="m"), tools=[remember, recall, forget])
     return Runner(
-        app=App(name="support", root_agent=agent),
-        session_service=InMemorySessionService(),
-        memory_service=service,
-        auto_create_session=True,
-    )
+        app=App(name="support", root_agent=agent), session_service=InMemorySessionService(),
+        memory_service=service, auto_create_session=True,
+    )  # fmt: skip
 
 
 async def call(runner: Runner, call: str, user: str = "ann") -> dict[str, Any]:
     """Let the model make a call; return what it was shown in response."""
-    run = runner.run_async(
-        user_id=user, session_id=f"{user}-1", new_message=types.UserContent(call)
-    )
+    said = types.UserContent(call)
+    run = runner.run_async(user_id=user, session_id=f"{user}-1", new_message=said)
     responses = [r.response async for event in run for r in event.get_function_responses()]
     assert 1 == len(responses) and isinstance(responses[0], dict)
     return responses[0]

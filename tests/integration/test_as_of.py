@@ -1,15 +1,14 @@
 """What held when, as it was known when: every read, as of moments on both time lines."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Any
+from functools import partial
 
 import pytest
+from commands import run
 from person import Person, at, then
 from turns import said
-from typer.testing import CliRunner
 
 from shared_core import AsOf, InvalidInput, NewMemory, run_sync
-from shared_core.cli.main import app
 
 NAIVE = datetime(2024, 5, 1)  # noqa: DTZ001 # the fault that is tested
 ENGLISH = ("I live in Rome.", "I moved to Paris.", "I like tea.", "Where does she live?")
@@ -44,18 +43,11 @@ async def recalled(ann: Person, question: str, as_of: AsOf | None) -> set[str]:
 async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(ann, texts, first, second):
     await learn(ann, *texts)
     for valid, known, expected in (
-        (None, None, [second]),
-        (9, None, []),
-        (10, None, [first]),
-        (39, None, [first]),
-        (40, None, [second]),
-        (200, None, [second]),
-        (None, 19, []),
-        (None, 20, [first]),
+        (None, None, [second]), (9, None, []), (10, None, [first]), (39, None, [first]),
+        (40, None, [second]), (200, None, [second]), (None, 19, []), (None, 20, [first]),
         (50, 59, [first]),  # by day 50 it had ended, but that was not known on day 59
-        (50, 60, [second]),
-        (5, 60, []),
-    ):
+        (50, 60, [second]), (5, 60, []),
+    ):  # fmt: skip
         as_of = then(valid, known)
         assert expected == await homes(ann, as_of), as_of
         shown = await recalled(ann, texts[3], as_of)
@@ -118,8 +110,7 @@ async def test_a_context_is_as_of_a_moment(ann):
         assert "Paris" not in window.prompt, as_of
     ended = await ann.context_window("x", "Where does she live?", as_of=then(2))
     assert f"until {at(4):%Y-%m-%d}" in ended.prompt  # when it ended, not when that was read
-    now = await ann.context_window("t", "Where does she live?")
-    assert "Paris" in now.prompt
+    assert "Paris" in (await ann.context_window("t", "Where does she live?")).prompt
 
 
 async def test_a_fact_of_the_future_is_not_current(ann):
@@ -174,13 +165,10 @@ async def test_moments_of_any_zone_are_the_same_moment(ann):
 ], ids=str)  # type: ignore[arg-type] # fmt: skip
 async def test_moments_that_are_none_are_refused_by_name(ann, as_of):
     for reading in (
-        ann.facts(as_of=as_of),
-        ann.list_memories(as_of=as_of),
-        ann.recall("tea", as_of=as_of),
-        ann.recall("", as_of=as_of),
-        ann.search("", as_of=as_of),
+        ann.facts(as_of=as_of), ann.list_memories(as_of=as_of), ann.recall("tea", as_of=as_of),
+        ann.recall("", as_of=as_of), ann.search("", as_of=as_of),
         ann.context_window("t", "tea", as_of=as_of),
-    ):
+    ):  # fmt: skip
         with pytest.raises(InvalidInput, match="as_of"):
             await reading
 
@@ -213,11 +201,8 @@ async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann):
 
 def test_the_command_recalls_as_of_dates(ann):
     run_sync(learn(ann, *ENGLISH))
-
-    def recall(*options: str) -> Any:
-        asked = ("recall", ann.scope.app, ann.scope.user, ENGLISH[3], "--uri", ann.dsn, *options)
-        return CliRunner().invoke(app, asked)
-
+    asked = ("recall", ann.scope.app, ann.scope.user, ENGLISH[3], "--uri", ann.dsn)
+    recall = partial(run, *asked)
     assert "Paris" in recall().stdout
     valid = recall("--as-of", "2026-03-31")  # day 30
     assert "Rome" in valid.stdout and "Paris" not in valid.stdout

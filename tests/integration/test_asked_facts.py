@@ -25,12 +25,9 @@ ENGLISH = (
     "My sister wants to know which city is the best home for a cat.",
 )
 CHINESE = (
-    "我住在苏州，在云杉书坊工作。",
-    "我女儿小雨六岁。",
-    "我对芒果过敏。",
-    "哪座城市的家具好？我想换一张桌子。",
-    "我上周搬到了杭州。",
-)
+    "我住在苏州，在云杉书坊工作。", "我女儿小雨六岁。", "我对芒果过敏。",
+    "哪座城市的家具好？我想换一张桌子。", "我上周搬到了杭州。",
+)  # fmt: skip
 
 
 async def told(ann: Person, texts: tuple[str, ...]) -> None:
@@ -131,13 +128,10 @@ async def found(ann: Person, question: str) -> list[str]:
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize(
-    ("asked", "question", "answer"),
-    [
-        (("where do i live?", "Where do I live", "where do I live??"), "where do i live?", TOLD[1]),
-        (("我对什么过敏？", "我对什么过敏"), "我对什么过敏？", TOLD[3]),
-    ],
-)
+@pytest.mark.parametrize(("asked", "question", "answer"), [
+    (("where do i live?", "Where do I live", "where do I live??"), "where do i live?", TOLD[1]),
+    (("我对什么过敏？", "我对什么过敏"), "我对什么过敏？", TOLD[3]),
+])  # fmt: skip
 async def test_what_the_user_asked_before_stands_below_all_they_told(ann, asked, question, answer):
     await ask(ann, *asked)
     texts = await found(ann, question)
@@ -146,14 +140,10 @@ async def test_what_the_user_asked_before_stands_below_all_they_told(ann, asked,
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize(
-    "turn",
-    [
-        "where does my sister live?",
-        "i moved out of leeds, where do i live?",
-        "you live where i live",
-    ],
-)
+@pytest.mark.parametrize("turn", [
+    "where does my sister live?", "i moved out of leeds, where do i live?",
+    "you live where i live",
+])  # fmt: skip
 async def test_a_turn_that_says_more_or_asks_something_else_keeps_its_place(ann, turn):
     await ask(ann, turn)
     hits = await ann.recall("where do i live?", limit=20)
@@ -179,16 +169,11 @@ async def test_the_index_in_the_process_puts_them_last_too(ann):
 def candidate(kind: str, text: str, minute: int = 0, ended: float = 0.0) -> Candidate:
     is_turn = kind == "episodic"
     return Candidate(
-        memory_id=MemoryId(uuid7()),
-        kind=kind,  # type: ignore[arg-type]
-        text=text,
-        author="ann" if is_turn else None,
-        role="user" if is_turn else None,
-        occurred_at=at(0) + timedelta(minutes=minute),
-        number=0,
-        memory=lambda: pytest.fail("no memory is built"),
-        ended=ended,
-    )
+        memory_id=MemoryId(uuid7()), kind=kind, text=text,  # type: ignore[arg-type]
+        author="ann" if is_turn else None, role="user" if is_turn else None,
+        occurred_at=at(0) + timedelta(minutes=minute), number=0,
+        memory=lambda: pytest.fail("no memory is built"), ended=ended,
+    )  # fmt: skip
 
 
 def pairs_of(*candidates: Candidate) -> Overtaken:
@@ -207,26 +192,18 @@ def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it():
     assert (scores + raised(scores, pairs)).argmax() == 1
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        candidate("episodic", TURN, minute=1),
-        candidate("episodic", TURN, ended=0.5),
-        candidate("episodic", "We went to the zoo."),
-        candidate("summary", TURN),
-    ],
-)
+@pytest.mark.parametrize("turn", [
+    candidate("episodic", TURN, minute=1), candidate("episodic", TURN, ended=0.5),
+    candidate("episodic", "We went to the zoo."), candidate("summary", TURN),
+])  # fmt: skip
 def test_another_turn_stays_where_it_is(turn):
     assert pairs_of(FACT, turn) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "question"),
-    [
-        ("I have two children, Mila and Jan.", "Which children do I have?"),
-        ("我有两个孩子，米拉和小杰。", "我有哪几个孩子？"),
-    ],
-)
+@pytest.mark.parametrize(("text", "question"), [
+    ("I have two children, Mila and Jan.", "Which children do I have?"),
+    ("我有两个孩子，米拉和小杰。", "我有哪几个孩子？"),
+])  # fmt: skip
 async def test_the_turn_comes_before_its_fact(ann, text, question):
     await ann.say(0, text)
     assert await ann.facts()

@@ -7,22 +7,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from commands import run
 from postgres_admin import column, execute, name_of, new_user, rows
 from psycopg.conninfo import make_conninfo
-from typer.testing import CliRunner
 from whole_user import WholeClock, populate
 
-from shared_core import (
-    CapabilityMissing,
-    InvalidInput,
-    NotFound,
-    PermissionDenied,
-    Scope,
-    StorageUnavailable,
-    open_memory,
-    run_sync,
-)
-from shared_core.cli.main import app
+from shared_core import Scope, errors, open_memory, run_sync
 from shared_core.storage.postgres.connection.backup import allow_backup
 from shared_core.storage.postgres.connection.embedded_server import find_binaries
 from shared_core.storage.postgres.connection.migrations import APP_ROLE
@@ -37,7 +27,7 @@ def program():
     """The folder of pg_dump and pg_restore of the server's own version."""
     try:
         binaries = find_binaries(Path())
-    except StorageUnavailable:
+    except errors.StorageUnavailable:
         pytest.skip("the embedded PostgreSQL is not installed")
     if not (binaries / "pg_dump").exists():
         pytest.skip("the embedded PostgreSQL brings no pg_dump, and others may be too old")
@@ -59,7 +49,9 @@ def owned(empty_dsn, names):
     owner, backup = names
     give(empty_dsn, owner)
     dsn = make_conninfo(empty_dsn, user=owner)
-    run_sync(migrated(dsn))
+    memory = open_memory(dsn)
+    run_sync(memory.open())
+    run_sync(memory.close())
     yield dsn
     execute(empty_dsn, f"DROP OWNED BY {owner}, {backup} CASCADE")
 
@@ -75,11 +67,6 @@ def target(server, names):
 
 def give(dsn: str, owner: str) -> None:
     execute(dsn, f"CREATE EXTENSION vector; GRANT CREATE ON DATABASE {name_of(dsn)} TO {owner}")
-
-
-async def migrated(dsn: str) -> None:
-    async with open_memory(dsn):
-        pass
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -109,15 +96,13 @@ async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
     refused = call(program / "pg_dump", owned, *dump)
     assert 1 == refused.returncode and "row-level security" in refused.stderr
 
-    line = ["migrate", "--uri", owned, "--backup-role", names[1]]
-    ran = await asyncio.to_thread(CliRunner().invoke, app, line)
+    ran = await asyncio.to_thread(run, "migrate", "--uri", owned, "--backup-role", names[1])
     assert 0 == ran.exit_code and f"Role '{names[1]}' may read" in ran.output, ran.output
     as_backup = make_conninfo(owned, user=names[1])
     dumped = call(program / "pg_dump", as_backup, *dump, "--enable-row-security")
     assert 0 == dumped.returncode, dumped.stderr
-    restored = call(
-        program / "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={target}", file
-    )
+    restore = ("--no-owner", "--exit-on-error", f"--dbname={target}", file)
+    restored = call(program / "pg_restore", *restore)
     assert 0 == restored.returncode, restored.stderr
 
     assert rows_of(owned) == rows_of(target)
@@ -149,29 +134,29 @@ async def remembered(dsn: str) -> None:
 
 def test_a_role_that_would_open_the_memory_to_its_users_is_refused(owned, dsn, names):
     owner, backup = names
-    with pytest.raises(InvalidInput, match="must be a role of its own"):
+    with pytest.raises(errors.InvalidInput, match="must be a role of its own"):
         allow_backup(owned, "hippocampus", owner)
-    with pytest.raises(InvalidInput, match="must be a role of its own"):
+    with pytest.raises(errors.InvalidInput, match="must be a role of its own"):
         allow_backup(dsn, "hippocampus", APP_ROLE)
     execute(dsn, f"GRANT {backup} TO {owner}")
-    with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
+    with pytest.raises(errors.InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
         allow_backup(owned, "hippocampus", backup)
 
 
 def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(empty_dsn, owned, names):
     """empty_dsn: the database of the owner, as a superuser."""
     owner, backup = names
-    with pytest.raises(InvalidInput, match=f"must be a role of its own: '{owner}'"):
+    with pytest.raises(errors.InvalidInput, match=f"must be a role of its own: '{owner}'"):
         allow_backup(empty_dsn, "hippocampus", owner)
     execute(empty_dsn, f"GRANT {backup} TO {owner}")
-    with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
+    with pytest.raises(errors.InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
         allow_backup(empty_dsn, "hippocampus", backup)
     execute(
         empty_dsn,
         f"REVOKE {backup} FROM {owner}",
         f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA hippocampus TO {backup}",  # it uses it
     )
-    with pytest.raises(InvalidInput, match=f"must be a role of its own: '{backup}'"):
+    with pytest.raises(errors.InvalidInput, match=f"must be a role of its own: '{backup}'"):
         allow_backup(empty_dsn, "hippocampus", backup)
     policies = "SELECT policyname FROM pg_policies WHERE policyname ^@ 'backup_'"
     assert [] == column(empty_dsn, policies)
@@ -183,7 +168,7 @@ def test_a_user_without_insert_is_no_member_of_the_backup_role(empty_dsn, owned,
     with new_user(empty_dsn, f"IN ROLE {backup}") as user:
         allow_backup(owned, "hippocampus", backup)  # a member that has only the backup's rights
         execute(owned, f"GRANT {rights} ON ALL TABLES IN SCHEMA hippocampus TO {user}")
-        with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{user}"'):
+        with pytest.raises(errors.InvalidInput, match=f'REVOKE "{backup}" FROM "{user}"'):
             allow_backup(owned, "hippocampus", backup)
 
 
@@ -199,7 +184,7 @@ def test_roles_with_long_names_have_a_policy_each(empty_dsn, owned, server, lett
             allow_backup(empty_dsn, "hippocampus", role)
         for role in roles:
             assert [1] == column(make_conninfo(owned, user=role), COUNT)
-        with pytest.raises(NotFound):
+        with pytest.raises(errors.NotFound):
             allow_backup(empty_dsn, "hippocampus", f"{roles[0]}, cut at 63 bytes")
     finally:
         listed = ", ".join(f'"{role}"' for role in roles)
@@ -207,9 +192,9 @@ def test_roles_with_long_names_have_a_policy_each(empty_dsn, owned, server, lett
 
 
 def test_what_cannot_be_is_named(dsn, owned, names):
-    with pytest.raises(NotFound, match='CREATE ROLE "nobody_here" LOGIN'):
+    with pytest.raises(errors.NotFound, match='CREATE ROLE "nobody_here" LOGIN'):
         allow_backup(owned, "hippocampus", "nobody_here")
-    with pytest.raises(PermissionDenied, match="as the owner of"):
+    with pytest.raises(errors.PermissionDenied, match="as the owner of"):
         allow_backup(make_conninfo(dsn, user=names[0]), "hippocampus", names[1])
-    with pytest.raises(CapabilityMissing, match="is for PostgreSQL"):
+    with pytest.raises(errors.CapabilityMissing, match="is for PostgreSQL"):
         allow_backup("seekdb:///nowhere", "hippocampus", names[1])

@@ -71,35 +71,25 @@ async def kept(ann: Person, kind: str) -> bool:
     return bool(edges if kind == "edge" else texts)
 
 
-async def tell(ann: Person, reader: Scripted, kind: str, *bases: Sequence[int]) -> None:
-    """Let runs read in turn what the turns of each basis say together."""
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("bases", "lost"), [
+    pytest.param([(1, 2), (3, 4)], [[1], [3]], id="a second basis is an alternative"),
+    pytest.param([(1, 2), (3, 4)], [[2], [4]], id="each turn of a basis is needed"),
+    pytest.param([(1, 2), (3, 4), (5,)], [[2, 3], [5]], id="one turn of each takes all"),
+    pytest.param([(1, 2), (1, 3)], [[], [2], [1]], id="two bases may share a turn"),
+    # After "Mia loves art" "she loves art" says nothing without it.
+    pytest.param([(1,), (1, 2)], [[1]], id="what only adds to a basis is none"),
+])  # fmt: skip
+async def test_what_was_told_stays_as_long_as_one_basis_is_whole(ann, reader, kind, bases, lost):
     for turns in bases:
         ids = [f"e{number}" for number in turns]
         reader.script[ids[-1]] = told(kind, *ids)
         await ann.append_events("t", [turn(number) for number in turns])
         await ann.consolidate("t")
     await ann.forget("summary/t")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("bases", "forgotten"),
-    [
-        pytest.param([(1, 2), (3, 4)], [[1], [3]], id="a second basis is an alternative"),
-        pytest.param([(1, 2), (3, 4)], [[2], [4]], id="each turn of a basis is needed"),
-        pytest.param([(1, 2), (3, 4), (5,)], [[2, 3], [5]], id="one turn of each takes all"),
-        pytest.param([(1, 2), (1, 3)], [[], [2], [1]], id="two bases may share a turn"),
-        # After "Mia loves art" "she loves art" says nothing without it.
-        pytest.param([(1,), (1, 2)], [[1]], id="what only adds to a basis is none"),
-    ],
-)
-async def test_what_was_told_stays_as_long_as_one_basis_is_whole(
-    ann, reader, kind, bases, forgotten
-):
-    await tell(ann, reader, kind, *bases)
     assert await kept(ann, kind)
     gone: set[int] = set()
-    for numbers in forgotten:
+    for numbers in lost:
         gone.update(numbers)
         await ann.forget_turns("t", [f"e{number}" for number in numbers])
         whole = [basis for basis in bases if gone.isdisjoint(basis)]
@@ -203,19 +193,16 @@ FACT = fact("e1", "like", "tea", fact_type="preference", functional=False)
 EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        replace(FACT, value=LONG),
-        replace(FACT, slot="sl\x00ot", subject="su\x00b\ud800", pattern="p\x00"),
-        replace(FACT, slot=LONG, subject=LONG, value=LONG),
-        replace(FACT, subject="\ufdfa" * 300, value="\ufdfa" * 2_000),
-        replace(EDGE, subject="a\x00b", relation="r\x00", object="o\x00"),
-        replace(EDGE, subject=LONG, relation=LONG, object=LONG),
-        replace(EDGE, object="\ufdfa" * 300),
-        replace(EDGE, subject=" "),
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    replace(FACT, value=LONG),
+    replace(FACT, slot="sl\x00ot", subject="su\x00b\ud800", pattern="p\x00"),
+    replace(FACT, slot=LONG, subject=LONG, value=LONG),
+    replace(FACT, subject="\ufdfa" * 300, value="\ufdfa" * 2_000),
+    replace(EDGE, subject="a\x00b", relation="r\x00", object="o\x00"),
+    replace(EDGE, subject=LONG, relation=LONG, object=LONG),
+    replace(EDGE, object="\ufdfa" * 300),
+    replace(EDGE, subject=" "),
+])  # fmt: skip
 async def test_no_draft_fails_a_run(ann, reader, wrong):
     facts = [FACT, *([wrong] if isinstance(wrong, FactDraft) else [])]
     triples = [EDGE, *([wrong] if isinstance(wrong, TripleDraft) else [])]
@@ -230,8 +217,7 @@ async def test_no_draft_fails_a_run(ann, reader, wrong):
 
 async def test_long_values_that_begin_alike_are_two_facts(ann, reader):
     values = [LONG[:1_400] + end for end in "甲乙乙"]
-    facts = [replace(FACT, value=value) for value in values]
-    reader.script = {"e1": Extraction(facts=facts)}
+    reader.script = {"e1": Extraction(facts=[replace(FACT, value=value) for value in values])}
     await ann.append_events("t", [turn(1)])
     assert 2 == (await ann.consolidate("t")).facts_opened
     assert {*values} == {*await ann.values()}

@@ -17,16 +17,7 @@ from long_forms import LONG
 from psycopg.conninfo import conninfo_to_dict
 from warm_python import warm_python
 
-from benchmarks import (
-    growth,
-    lost_answers,
-    peers,
-    process_memory,
-    recall,
-    reflection,
-    retention,
-    slices,
-)
+from benchmarks import growth, lost_answers, peers, process_memory, recall, retention, slices
 from shared_core import Scope, open_memory
 
 __all__ = ["copied_clusters", "refused", "run"]
@@ -58,9 +49,10 @@ def few_calls(monkeypatch):
     monkeypatch.setattr(
         slices, "_percentile_ms", lambda call, calls, percent: percentile(call, 5, percent)
     )
+    monkeypatch.setattr("benchmarks.reflection.THREAD", 5)
     for module, name, few in (
         (recall, "CALLS", 4), (recall, "WARM_UP", 1), (process_memory, "WARM_UP", 2),
-        (reflection, "THREAD", 5), (retention, "ACCESS_CALLS", 3),
+        (retention, "ACCESS_CALLS", 3),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, few)
 
@@ -108,18 +100,15 @@ def test_our_store_is_measured_by_each_of_its_faces_beside_two_others(run, serve
 GROWTH = ("--per-user", 20, "--users", 3, "--calls", 4, "--dimensions", 8, "--sizes")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "complaint"),
-    [
-        ("store", ["--items", "many"], "must be a whole number, got 'many'"),
-        ("store", ["--per-user", 3], "and 1,000,000,000, got 3"),
-        ("store", ["--items", 50, "--per-user", 60], "--per-user must be at most --items 50, got"),
-        ("store", ["--items", 50, "--per-user", 50, "--dsn", "nonsense"], "cannot be reached"),
-        ("growth", [*GROWTH, 100, 110], "multiples of --per-user 20, got [100, 110]"),
-        ("growth", [*GROWTH, 100, 200, "--large", 100], "the last rise of --sizes, 100, got 100"),
-        ("growth", [*GROWTH, 100, "--calls", 0], "must be at least 1"),
-    ],
-)
+@pytest.mark.parametrize(("name", "arguments", "complaint"), [
+    ("store", ["--items", "many"], "must be a whole number, got 'many'"),
+    ("store", ["--per-user", 3], "and 1,000,000,000, got 3"),
+    ("store", ["--items", 50, "--per-user", 60], "--per-user must be at most --items 50, got"),
+    ("store", ["--items", 50, "--per-user", 50, "--dsn", "nonsense"], "cannot be reached"),
+    ("growth", [*GROWTH, 100, 110], "multiples of --per-user 20, got [100, 110]"),
+    ("growth", [*GROWTH, 100, 200, "--large", 100], "the last rise of --sizes, 100, got 100"),
+    ("growth", [*GROWTH, 100, "--calls", 0], "must be at least 1"),
+])  # fmt: skip
 def test_bad_arguments_are_refused_in_one_line(refused, name, arguments, complaint):
     assert complaint in refused(name, *arguments)
 
@@ -224,8 +213,7 @@ def test_what_growth_loads_is_a_memory_like_any_other(tmp_path, copied_clusters)
 
 async def turns_are_remembered(home: Path) -> None:
     """A user has as many memories as turns, in conversations, and recall finds them."""
-    embedder = growth.HalfRandomVectors(8)
-    async with open_memory(home, embedder=embedder, worker=False) as memory:
+    async with open_memory(home, embedder=growth.HalfRandomVectors(8), worker=False) as memory:
         for user, count in (("u0-0", 150), (growth.LARGE, 300)):
             scope = Scope(growth.APP, user)
             kept = await memory.list_memories(scope, limit=1_000)
@@ -333,8 +321,7 @@ async def test_no_cut_loses_doubles_or_misleads(request, monkeypatch, engine):
         server = lost_answers.on_postgres(plain)
     else:
         names = [dsn.partition("?database=")[2] for dsn in (plain, cut)]
-        home = plain.removeprefix("seekdb://").partition("?")[0]
-        server = lost_answers.on_seekdb(Path(home))
+        server = lost_answers.on_seekdb(Path(plain.removeprefix("seekdb://").partition("?")[0]))
     cuts = 30
     if engine == "seekdb" and not LONG:
         cuts, calls = 12, lost_answers.CALLS[:14]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -15,16 +16,7 @@ from langchain_core.messages import HumanMessage
 
 from langgraph_store import DurableReflectionExecutor, PgHippocampusStore as Store
 from langgraph_store.executor import ReflectionFailed
-from shared_core import (
-    Conflict,
-    InvalidInput,
-    JobStatus,
-    JobType,
-    Scope,
-    StorageUnavailable,
-    open_memory,
-    run_sync,
-)
+from shared_core import JobStatus, JobType, Scope, errors, open_memory, run_sync
 from shared_core.core.domain import JsonValue
 from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.ports.jobs import Job
@@ -94,9 +86,8 @@ def test_a_payload_goes_to_the_reflector_of_its_application_alone(store, idle):
     shops, banks = Noting("shop"), Noting("bank")
     DurableReflectionExecutor(store, app="shop", reflector=shops)
     DurableReflectionExecutor(store, app="ban", reflector=shops)
-    future = DurableReflectionExecutor(idle, app="bank", reflector=banks).submit(
-        said("My balance is 5."), config()
-    )
+    of_bank = DurableReflectionExecutor(idle, app="bank", reflector=banks)
+    future = of_bank.submit(said("My balance is 5."), config())
     assert 0 == served(store)
     assert 1 == served(idle)
     assert "bank" == future.result(30)
@@ -106,7 +97,7 @@ def test_a_payload_goes_to_the_reflector_of_its_application_alone(store, idle):
 def test_two_reflectors_of_an_application_have_names(idle):
     facts, moods = Noting("facts"), Noting("moods")
     one = DurableReflectionExecutor(idle, app="app", reflector=facts)
-    with pytest.raises(Conflict, match="another name"):
+    with pytest.raises(errors.Conflict, match="another name"):
         DurableReflectionExecutor(idle, app="app", reflector=moods)
     other = DurableReflectionExecutor(idle, app="app", reflector=moods, name="moods")
     futures = [one.submit(said("One."), config()), other.submit(said("Two."), config())]
@@ -115,7 +106,7 @@ def test_two_reflectors_of_an_application_have_names(idle):
     assert (["One."], ["Two."]) == (facts.seen, moods.seen)
     one.shutdown()
     DurableReflectionExecutor(idle, app="app", reflector=facts)  # the name is free again
-    with pytest.raises(InvalidInput, match="shut down"):
+    with pytest.raises(errors.InvalidInput, match="shut down"):
         one.submit(said("Three."), config())
 
 
@@ -123,7 +114,7 @@ def test_a_reflector_of_many_applications_has_a_name(store, idle):
     def tenant(config: Any, context: Any) -> str:
         return str(config["configurable"]["tenant"])
 
-    with pytest.raises(InvalidInput, match="name="):
+    with pytest.raises(errors.InvalidInput, match="name="):
         DurableReflectionExecutor(store, app=tenant, reflector=Noting())
     every, own = Noting("every"), Noting("own")
     DurableReflectionExecutor(store, app=tenant, reflector=every, name="every")
@@ -183,7 +174,7 @@ def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn):
             go_on.wait(60)
             try:
                 store.put(("a", "b"), "key", {"text": "late"})
-            except StorageUnavailable as error:
+            except errors.StorageUnavailable as error:
                 raised.append(error)
             ended.set()
 
@@ -248,9 +239,7 @@ async def test_a_callback_that_fails_is_tried_for_minutes(memory, clock):
     assert timedelta(minutes=10) < clock.now - clock.start < timedelta(hours=1)
 
 
-async def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(
-    memory, clock
-):
+async def test_a_new_payload_while_the_old_is_never_tried_waits_ten_delays_at_most(memory, clock):
     for n in range(30):
         await memory.jobs.ask(ANN, "t", {"n": n}, delay_s=10)
         clock.forward(5)
@@ -281,9 +270,8 @@ def test_a_future_tells_of_its_own_payload(store, idle):
 
 
 def test_a_payload_replaced_by_another_process_is_not_waited_for(dsn, idle):
-    old = DurableReflectionExecutor(idle, app="app", reflector=Noting()).submit(
-        said("Old."), config(), after_seconds=0.5
-    )
+    executor = DurableReflectionExecutor(idle, app="app", reflector=Noting())
+    old = executor.submit(said("Old."), config(), after_seconds=0.5)
     with Store(engine=open_memory(dsn, embedder=embed, worker=False)) as other:
         executor = DurableReflectionExecutor(other, app="app", reflector=Noting())
         executor.submit(said("New."), config(), after_seconds=300)
@@ -320,11 +308,10 @@ def test_many_futures_ask_the_queue_rarely(store, monkeypatch):
     assert not executor._futures
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(SystemExit(1), ""), (KeyboardInterrupt(), ""), (StopIteration(), ""),
-     (ValueError("out of tokens"), ".*out of tokens")],
-)  # fmt: skip
+@pytest.mark.parametrize(("error", "told"), [
+    (SystemExit(1), ""), (KeyboardInterrupt(), ""), (StopIteration(), ""),
+    (ValueError("out of tokens"), ".*out of tokens"),
+])  # fmt: skip
 def test_a_reflector_that_fails_or_tries_to_end_the_process_only_fails(dsn, store, error, told):
     class Failing:
         def invoke(self, input: Any, config: Any = None) -> None:
@@ -414,19 +401,15 @@ async def test_a_watch_survives_a_moment_without_the_database(dsn, monkeypatch):
     async def sometimes(self: StoredJobs, threads: Any) -> Any:
         if away:
             away.pop()
-            raise StorageUnavailable("away")
+            raise errors.StorageUnavailable("away")
         return await read(self, threads)
 
     monkeypatch.setattr(StoredJobs, "of_threads", sometimes)
     async with open_memory(dsn, embedder=embed) as memory:
-        memory.jobs.learn(_nothing)
+        memory.jobs.learn(mock.AsyncMock(return_value={}))
         job_id: UUID = await memory.jobs.ask(ANN, "t", {})
         over = memory.jobs.watch(ANN, "t", JobType.CALLBACK, job_id)
         record = await asyncio.wait_for(asyncio.wrap_future(over), 30)
-        assert record is not None and JobStatus.COMPLETED is record.status
+        assert JobStatus.COMPLETED is record.status
         assert (Scope("app", "ann"), "reflector") == (record.scope, record.performer)
     assert not away
-
-
-async def _nothing(job: Job) -> dict[str, JsonValue]:
-    return {}

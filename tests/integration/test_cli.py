@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
 from commands import run, succeed
+from postgres_admin import column, execute
 from psycopg.conninfo import make_conninfo
 
 from shared_core import __version__
@@ -30,9 +30,11 @@ def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
     return ran.exit_code, {finding["check"]: finding for finding in report["findings"]}
 
 
-def execute(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
+def diagnosed(check: str, status: str, *arguments: str) -> dict[str, str]:
+    """Return what a check found: a problem, with the exit code 1, or a note or "ok", with 0."""
+    code, findings = doctor(*arguments)
+    assert (int(status == "problem"), status) == (code, findings[check]["status"])
+    return findings[check]
 
 
 def test_the_command_is_installed_and_knows_its_version():
@@ -126,18 +128,15 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     assert "cello" not in succeed("recall", *WHO, "music", "--schema", "hippocampus")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
-        (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
-        (("migrate", "--schema", "No Name"), "lower-case letters"),
-        (("recall", *WHO, "x", "--ranking", "best"), "take one of linear"),
-        (("remember", *WHO, " "), "must not be blank"),
-        (("remember", "", "bob", "text"), "app_name must not be empty"),
-        (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
+    (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
+    (("migrate", "--schema", "No Name"), "lower-case letters"),
+    (("recall", *WHO, "x", "--ranking", "best"), "take one of linear"),
+    (("remember", *WHO, " "), "must not be blank"),
+    (("remember", "", "bob", "text"), "app_name must not be empty"),
+    (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
+])  # fmt: skip
 def test_an_expected_error_is_one_line_with_the_way_out(arguments, told, shared_dsn):
     ran = run(*arguments, env={"HIPPOCAMPUS_URI": shared_dsn})
     assert 1 == ran.exit_code
@@ -149,13 +148,11 @@ def test_an_expected_error_is_one_line_with_the_way_out(arguments, told, shared_
 
 def test_the_doctor_finds_a_sound_database_sound_and_leaves_no_trace(dsn):
     doctor("--uri", dsn)
-    with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM hippocampus.threads").fetchone() == (0,)
+    assert [0] == column(dsn, "SELECT count(*) FROM hippocampus.threads")
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     code, findings = doctor("--uri", dsn)
     not_ok = {name for name, finding in findings.items() if finding["status"] != "ok"}
-    assert set() == not_ok
-    assert 0 == code
+    assert (set(), 0) == (not_ok, code)
     assert "hippocampus_app" in findings["role"]["found"]
     assert "multilingual-e5-small-centred-1, 384 dimensions" in findings["vectors"]["found"]
     assert "2." in findings["google-adk"]["found"]
@@ -163,9 +160,7 @@ def test_the_doctor_finds_a_sound_database_sound_and_leaves_no_trace(dsn):
 
 
 def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
-    code, findings = doctor("--uri", "nonsense")
-    assert (1, "problem") == (code, findings["uri"]["status"])
-    assert "embedded:///folder" in findings["uri"]["found"]
+    assert "embedded:///folder" in diagnosed("uri", "problem", "--uri", "nonsense")["found"]
     code, findings = doctor("--uri", UNREACHABLE)
     assert (1, "problem") == (code, findings["server"]["status"])
     assert "refused" in findings["server"]["found"]
@@ -175,17 +170,13 @@ def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
 
 
 def test_the_doctor_makes_no_schema_and_migrate_makes_it_once(empty_dsn):
-    code, findings = doctor("--uri", empty_dsn)
-    assert (0, "note") == (code, findings["schema"]["status"])
-    assert "hippocampus migrate" in findings["schema"]["advice"]
-    with psycopg.connect(empty_dsn) as connection:
-        query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hippocampus'"
-        assert connection.execute(query).fetchone() == (0,)
+    assert "hippocampus migrate" in diagnosed("schema", "note", "--uri", empty_dsn)["advice"]
+    query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hippocampus'"
+    assert [0] == column(empty_dsn, query)
     for _ in range(2):
         shown = succeed("migrate", "--uri", empty_dsn, "--schema", "mine")
         assert "Schema 'mine' is at version" in shown
-    with psycopg.connect(empty_dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM mine.memories").fetchone() == (0,)
+    assert [0] == column(empty_dsn, "SELECT count(*) FROM mine.memories")
 
 
 def test_the_doctor_on_a_folder_without_a_cluster_of_ours_makes_none(tmp_path):
@@ -198,54 +189,42 @@ def test_the_doctor_on_a_folder_without_a_cluster_of_ours_makes_none(tmp_path):
     version = tmp_path / "home" / "postgres-17" / "PG_VERSION"
     version.parent.mkdir(parents=True)
     version.write_text("17\n")
-    code, findings = doctor()
-    assert (1, "problem") == (code, findings["server"]["status"])
-    assert "made by PostgreSQL 17" in findings["server"]["found"]
+    assert "made by PostgreSQL 17" in diagnosed("server", "problem")["found"]
     assert not (tmp_path / "home" / "postgres-18").exists()
 
 
 def test_the_doctor_starts_what_is_not_there_and_shows_the_log_of_what_does_not_start(tmp_path):
     cluster = tmp_path / "home" / "postgres-18"
-    code, findings = doctor("--start")
-    assert (0, "ok") == (code, findings["schema"]["status"])
+    diagnosed("schema", "ok", "--start")
     assert (cluster / "PG_VERSION").exists()
     _, again = doctor()
     assert "ok" == again["row security"]["status"]
     assert not describe(tmp_path / "home").running
     with (cluster / "postgresql.conf").open("a") as file:
         file.write("no_such_setting = 1\n")
-    code, findings = doctor()
-    assert (1, "problem") == (code, findings["server"]["status"])
-    assert "no_such_setting" in findings["server"]["advice"]
+    assert "no_such_setting" in diagnosed("server", "problem")["advice"]
 
 
-@pytest.mark.parametrize(
-    ("harm", "check", "told"),
-    [
-        ("ALTER TABLE threads DISABLE ROW LEVEL SECURITY", "row security", "threads"),
-        ("ALTER TABLE memories NO FORCE ROW LEVEL SECURITY", "row security", "memories"),
-        ("DROP POLICY within_scope ON threads; CREATE POLICY p ON threads USING (true)",
-         "row security", "1 outside"),
-        ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
-        ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "embedder", "other"),
-        ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", f"of {LATEST}"),
-        ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "development"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("harm", "check", "told"), [
+    ("ALTER TABLE threads DISABLE ROW LEVEL SECURITY", "row security", "threads"),
+    ("ALTER TABLE memories NO FORCE ROW LEVEL SECURITY", "row security", "memories"),
+    ("DROP POLICY within_scope ON threads; CREATE POLICY p ON threads USING (true)",
+     "row security", "1 outside"),
+    ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
+    ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "embedder", "other"),
+    ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", f"of {LATEST}"),
+    ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "development"),
+])  # fmt: skip
 def test_the_doctor_finds_what_is_wrong(dsn, harm, check, told):
     execute(dsn, f"SET search_path TO hippocampus; {harm}")
-    code, findings = doctor("--uri", dsn)
-    assert (1, "problem") == (code, findings[check]["status"])
-    assert told in findings[check]["found"]
-    assert findings[check]["advice"]
+    finding = diagnosed(check, "problem", "--uri", dsn)
+    assert told in finding["found"] and finding["advice"]
 
 
 def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn, monkeypatch):
     newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
     monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
-    code, findings = doctor("--uri", dsn)
-    assert (0, "note") == (code, findings["schema"]["status"])
-    assert f"version {LATEST} of {LATEST + 1}" in findings["schema"]["found"]
+    assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]
 
 
 def test_the_doctor_notes_work_that_waits(dsn):
@@ -257,16 +236,14 @@ def test_the_doctor_notes_work_that_waits(dsn):
         " (tenant_id, job_id, thread_id, job_type, run_after, created_at) VALUES ('/a/b/',"
         " '00000000-0000-7000-8000-000000000001', 't', 'fast_replay', now(), now())",
     )
-    code, findings = doctor("--uri", dsn)
-    assert (0, "note") == (code, findings["queue"]["status"])
-    assert "1 jobs are due" in findings["queue"]["found"]
-    assert "hippocampus worker" in findings["queue"]["advice"]
+    finding = diagnosed("queue", "note", "--uri", dsn)
+    assert "1 jobs are due" in finding["found"]
+    assert "hippocampus worker" in finding["advice"]
 
 
 def test_the_doctor_misses_the_rights_to_set_up(empty_dsn, guest):
-    code, findings = doctor("--uri", make_conninfo(empty_dsn, user=guest))
-    assert (1, "problem") == (code, findings["rights"]["status"])
-    assert f"TO {guest}" in findings["rights"]["advice"]
+    as_guest = make_conninfo(empty_dsn, user=guest)
+    assert f"TO {guest}" in diagnosed("rights", "problem", "--uri", as_guest)["advice"]
 
 
 def test_the_doctor_misses_rights_to_look_and_a_role_that_row_security_binds(dsn, guest):
@@ -284,10 +261,8 @@ def test_the_doctor_misses_rights_to_look_and_a_role_that_row_security_binds(dsn
 
 
 def test_the_doctor_takes_another_embedder(dsn):
-    code, findings = doctor("--uri", dsn, "--embedder", "no-such")
-    assert (1, "problem") == (code, findings["embedder"]["status"])
-    assert "is not supported" in findings["embedder"]["found"]
+    finding = diagnosed("embedder", "problem", "--uri", dsn, "--embedder", "no-such")
+    assert "is not supported" in finding["found"]
     execute(dsn, "INSERT INTO hippocampus.embedding_models VALUES ('other', 8, true, now())")
-    code, findings = doctor("--uri", dsn, "--embedder", "use")
-    assert (1, "problem") == (code, findings["vectors"]["status"])
-    assert "made by other, 8 dimensions" in findings["vectors"]["found"]
+    finding = diagnosed("vectors", "problem", "--uri", dsn, "--embedder", "use")
+    assert "made by other, 8 dimensions" in finding["found"]

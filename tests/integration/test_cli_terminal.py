@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 import typer
 from click.testing import CliRunner
 from commands import run, succeed
+from postgres_admin import execute
 from practised import practised  # noqa: F401
 from rich.cells import cell_len
 from typer.testing import Result
@@ -22,28 +22,18 @@ from warm_python import warm_program
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Scope, open_memory, run_sync
+from shared_core.cli import help as shown_help
 from shared_core.cli.app import CHINESE
 from shared_core.cli.demo.script import load_script
 from shared_core.cli.demo.tour import learn
-from shared_core.cli.help import (
-    COMMAND,
-    EXAMPLES,
-    GROUPS,
-    OF_TYPER,
-    commands_of,
-    described,
-    reference_page,
-)  # fmt: skip
 from shared_core.cli.main import app
 
 ANA = Scope("my_app", "ana")
 COLUMNS = 80
 NOT_RUN = {
-    "serve": "it serves until a signal",
-    "mcp": "it serves until a signal",
-    "ui": "it serves until a signal",
-    "demo": "it has a test of its own below",
-}
+    "serve": "it serves until a signal", "mcp": "it serves until a signal",
+    "ui": "it serves until a signal", "demo": "it has a test of its own below",
+}  # fmt: skip
 READING_FLAGS = ("--explain", "--history", "--why", "--dry-run")
 """Flags that show more. Each is tried with every command that takes it."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -55,7 +45,7 @@ SERVERS = {
     "ui": "... and the address of the pages",
 }
 ROOT = typer.main.get_command(app)
-ALL = dict(commands_of(ROOT))
+ALL = dict(shown_help.commands_of(ROOT))
 LEAVES = {name: command for name, command in ALL.items() if not hasattr(command, "commands")}
 LONG_ERROR = "ModelUnavailable: 模型服务没有响应，稍后再试; the model server did not answer in 30 s"
 
@@ -84,11 +74,9 @@ def too_wide(text: str, width: int = COLUMNS) -> list[str]:
 @pytest.fixture(scope="module")
 def filled(postgres):
     """A memory of both conversations of the demo, with everything that a command can list."""
-    lent = postgres.lend()
-    dsn = next(lent)
-    run_sync(_fill(dsn))
-    yield dsn
-    next(lent, None)
+    for dsn in postgres.lend():
+        run_sync(_fill(dsn))
+        yield dsn
 
 
 async def _fill(dsn: str) -> None:
@@ -98,12 +86,11 @@ async def _fill(dsn: str) -> None:
             await learn(OpenMemoryService(engine=memory), ANA.app, script)
         await memory.flush()
         profile = memory.profiles.of(ANA, None, "user")
-        await profile.update(
-            [{"role": "user", "content": "I am a nurse in Lisbon and I love sailing on Sundays."}]
-        )
-        await profile.update(
-            [{"role": "user", "content": "我在一家小出版社做翻译，周末拉大提琴。"}]
-        )
+        for told in (
+            "I am a nurse in Lisbon and I love sailing on Sundays.",
+            "我在一家小出版社做翻译，周末拉大提琴。",
+        ):
+            await profile.update([{"role": "user", "content": told}])
         await memory.state_fact(ANA, "employer", "Zenith, the company for sailing boats in Porto")
         await memory.remember(Scope("my_app", "leaving"), "This will be erased.")
         await memory.erase(Scope("my_app", "leaving"))
@@ -113,18 +100,15 @@ async def _fill(dsn: str) -> None:
             where = memories_namespace(ANA.app, ANA.user)
             await store.aput(where, "cello", {"content": "Ana plays the cello. 安娜拉大提琴。"})
         await memory.retention.forget_faded()
-    with psycopg.connect(dsn) as connection:
-        connection.execute("SET search_path TO hippocampus")
-        connection.execute(
-            "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
-            " VALUES ('/my_app/ana/', 'a-thread', now(), now())"
-        )
-        connection.execute(
-            "INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after,"
-            " created_at, status, error, attempts) VALUES ('/my_app/ana/', gen_random_uuid(),"
-            " 'a-thread', 'fast_replay', now(), now() - interval '3 days', 'failed', %s, 7)",
-            [LONG_ERROR],
-        )
+    execute(
+        dsn, "SET search_path TO hippocampus;"
+        " INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
+        " VALUES ('/my_app/ana/', 'a-thread', now(), now());"
+        " INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after,"
+        " created_at, status, error, attempts) VALUES ('/my_app/ana/', gen_random_uuid(),"
+        " 'a-thread', 'fast_replay', now(), now() - interval '3 days', 'failed',"
+        f" '{LONG_ERROR}', 7)",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +129,9 @@ def typed(filled, ids, tmp_path, request):
     request.getfixturevalue("monkeypatch").chdir(tmp_path)
 
     def words(name: str) -> list[str]:
-        command = [
-            word for word in shlex.split(EXAMPLES[name].partition("<")[0]) if word != "--json"
-        ]
         named = {"0198f2c4": ids.get(name, ids["facts"])}
-        options = options_of(LEAVES[name])
-        arguments = [named.get(word, word) for word in command[1:]]
+        _, *words = shlex.split(shown_help.EXAMPLES[name].partition("<")[0])
+        arguments = [named.get(word, word) for word in words if word != "--json"]
         if name == "copy":
             other = request.getfixturevalue("dsn")
             return ["copy", "--from", filled, "--to", other, "--app", "my_app"]
@@ -161,7 +142,7 @@ def typed(filled, ids, tmp_path, request):
             arguments = ["erase", "my_app", "leaving", "--yes"]
         if name == "migrate":
             arguments = ["migrate"]
-        return [*arguments, "--uri", filled] if "--uri" in options else arguments
+        return [*arguments, "--uri", filled] if "--uri" in options_of(LEAVES[name]) else arguments
 
     return words
 
@@ -182,9 +163,7 @@ def test_no_line_of_a_command_is_wider_than_the_terminal(name, language, typed):
 
 @pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
-    language, dsn, tmp_path, monkeypatch
-):
+def test_the_demo_fits_a_terminal_and_ends_with_what_to_type(language, dsn, tmp_path, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
     monkeypatch.setattr(sys, "executable", str(warm_program(tmp_path / "python")))
     ran = printed(["demo", "--language", language, "--keep"], language)
@@ -195,11 +174,10 @@ def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
     assert ("/zh/" in end) == (language == "zh") == bool(HAN.search(end.replace("林晓雨", "")))
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["facts my_app ana --history", "timeline my_app ana 2026 --by month", "runs my_app ana",
-     "recall my_app ana cello --explain", "jobs", "doctor"],
-)  # fmt: skip
+@pytest.mark.parametrize("words", [
+    "facts my_app ana --history", "timeline my_app ana 2026 --by month", "runs my_app ana",
+    "recall my_app ana cello --explain", "jobs", "doctor",
+])  # fmt: skip
 def test_a_pipe_gets_what_no_terminal_has_wrapped(words, filled):
     ran = printed([*words.split(), "--uri", filled], "en", width=None)
     assert 0 == ran.exit_code, ran.output
@@ -227,12 +205,12 @@ def test_json_is_the_same_in_every_language(language, filled, tmp_path):
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language):
     lines = plain(printed(["--help"], language).stdout)
-    titles = [title if language == "en" else CHINESE[title] for title in GROUPS]
+    titles = [title if language == "en" else CHINESE[title] for title in shown_help.GROUPS]
     assert 6 == len(titles)
     assert [lines.index(title) for title in titles] == sorted(lines.index(one) for one in titles)
     first = next(line for line in lines if "hippocampus demo" in line)
     assert lines.index(first) < lines.index(titles[0])
-    for title, names in zip(titles, GROUPS.values(), strict=True):
+    for title, names in zip(titles, shown_help.GROUPS.values(), strict=True):
         begin = lines.index(title) + 1
         block = lines[begin : lines.index("", begin)]
         assert [name for name in names if " " not in name] == [line.split()[0] for line in block]
@@ -244,11 +222,11 @@ def test_every_command_has_help_in_both_languages_that_fits_80_columns(name):
         ran = printed([*name.split(), "--help"], language)
         assert (0, []) == (ran.exit_code, too_wide(ran.stdout))
     command = ALL[name] if name else ROOT
-    path = f"{COMMAND} {name}".strip()
-    english, chinese = described(command, path, "en"), described(command, path, "zh")
+    path = f"{shown_help.COMMAND} {name}".strip()
+    english, chinese = (shown_help.described(command, path, one) for one in ("en", "zh"))
     assert command.help in CHINESE, "add @cli.chinese(...) or both(...)"
     for parameter in command.params:
-        known = parameter.name in OF_TYPER or parameter.help in CHINESE
+        known = parameter.name in shown_help.OF_TYPER or parameter.help in CHINESE
         assert known, f"{name} {parameter.name}: give the help as both(english, chinese)"
     assert all(HAN.search(text) for text in chinese.paragraphs)
     for section in chinese.sections:
@@ -260,44 +238,41 @@ def test_every_command_has_help_in_both_languages_that_fits_80_columns(name):
 
 def test_the_reference_lists_every_command_with_its_options_in_both_languages():
     for language, heading in (("en", "## Start here"), ("zh", "## 从这里开始")):
-        page = reference_page(language)
+        page = shown_help.reference_page(language)
         assert page.startswith(heading)
-        assert [f"`{COMMAND} {name}`" for group in GROUPS.values() for name in group] == (
-            re.findall(r"^### (.*)$", page, re.MULTILINE)
-        )
-        assert all(example in page for example in EXAMPLES.values())
+        names = [name for group in shown_help.GROUPS.values() for name in group]
+        found = re.findall(r"^### (.*)$", page, re.MULTILINE)
+        assert [f"`{shown_help.COMMAND} {name}`" for name in names] == found
+        assert all(example in page for example in shown_help.EXAMPLES.values())
         assert "| `--limit LIMIT` |" in page
         assert ("最多" in page) == (language == "zh")
 
 
 def test_the_chinese_reference_has_no_spaces_between_chinese_characters():
-    paragraphs = re.findall(r"^[^|`#\n].*$", reference_page("zh"), re.MULTILINE)
+    paragraphs = re.findall(r"^[^|`#\n].*$", shown_help.reference_page("zh"), re.MULTILINE)
     assert 40 < len(paragraphs)
     assert [] == [one for one in paragraphs if re.search(r"[，。；：一-龥] [，。；：一-龥]", one)]
 
 
-@pytest.mark.parametrize(
-    ("words", "english", "chinese"),
-    [
-        ("recal", "No such command 'recal'. Did you mean 'recall'?",
-         "没有命令 'recal'。你要的是不是 'recall'？"),
-        ("search", "Did you mean 'recall'?", "你要的是不是 'recall'？"),
-        ("token crate", "Did you mean 'create'?", "你要的是不是 'create'？"),
-        ("facts a b --histroy", "No such option: --histroy. Did you mean '--history'?",
-         "没有选项 --histroy。你要的是不是 '--history'？"),
-        ("demo --nosuch", "No such option: --nosuch.\nTry: ", "没有选项 --nosuch。\n查看帮助："),
-        ("timeline a b --when x", "WHEN is an argument: write it without --when.",
-         "WHEN 是参数：直接写出来，前面不加 --when。"),
-        ("recall a b", "QUERY is missing.", "缺少 QUERY。"),
-        ("recall a b c d", "Got unexpected extra argument", "多出的参数：d。"),
-        ("recall a b c --limit", "requires an argument", "选项 '--limit' 需要一个值。"),
-        ("recall a b c --limit 0", "--limit has a wrong value:", "--limit 的值不对："),
-        ("recall a b c --limit x", "--limit has a wrong value:", "--limit 的值不对："),
-        ("jobs --status x", "--status has a wrong value:", "--status 的值不对："),
-        ("context a b c --system nowhere", "--system has a wrong value:", "--system 的值不对："),
-        ("erase a b", "add --yes", "请加上 --yes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "english", "chinese"), [
+    ("recal", "No such command 'recal'. Did you mean 'recall'?",
+     "没有命令 'recal'。你要的是不是 'recall'？"),
+    ("search", "Did you mean 'recall'?", "你要的是不是 'recall'？"),
+    ("token crate", "Did you mean 'create'?", "你要的是不是 'create'？"),
+    ("facts a b --histroy", "No such option: --histroy. Did you mean '--history'?",
+     "没有选项 --histroy。你要的是不是 '--history'？"),
+    ("demo --nosuch", "No such option: --nosuch.\nTry: ", "没有选项 --nosuch。\n查看帮助："),
+    ("timeline a b --when x", "WHEN is an argument: write it without --when.",
+     "WHEN 是参数：直接写出来，前面不加 --when。"),
+    ("recall a b", "QUERY is missing.", "缺少 QUERY。"),
+    ("recall a b c d", "Got unexpected extra argument", "多出的参数：d。"),
+    ("recall a b c --limit", "requires an argument", "选项 '--limit' 需要一个值。"),
+    ("recall a b c --limit 0", "--limit has a wrong value:", "--limit 的值不对："),
+    ("recall a b c --limit x", "--limit has a wrong value:", "--limit 的值不对："),
+    ("jobs --status x", "--status has a wrong value:", "--status 的值不对："),
+    ("context a b c --system nowhere", "--system has a wrong value:", "--system 的值不对："),
+    ("erase a b", "add --yes", "请加上 --yes"),
+])  # fmt: skip
 def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, english, chinese):
     for language, expected in (("en", english), ("zh", chinese)):
         ran = printed(words.split(), language, width=None)
@@ -310,7 +285,7 @@ def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, engl
 
 
 def test_every_command_has_json_and_an_example():
-    assert set(LEAVES) == set(EXAMPLES)
+    assert set(LEAVES) == set(shown_help.EXAMPLES)
     silent = {name for name, command in LEAVES.items() if "--json" not in options_of(command)}
     assert silent == set(SERVERS)
 
@@ -320,67 +295,47 @@ def test_every_help_shows_an_example_that_can_be_typed(name):
     shown = run(*name.split(), "--help")
     assert 0 == shown.exit_code
     assert f"Example: hippocampus {name}" in " ".join(shown.stdout.split())
-    told = shlex.split(EXAMPLES[name].partition("<")[0])
+    told = shlex.split(shown_help.EXAMPLES[name].partition("<")[0])
     assert ["hippocampus", *name.split()] == told[: 1 + len(name.split())]
     LEAVES[name].make_context(name, told[1 + len(name.split()) :])  # refuses what it does not know
 
 
-@pytest.mark.parametrize(
-    ("command", "default"),
-    [("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
-     ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never")],
-)  # fmt: skip
+@pytest.mark.parametrize(("command", "default"), [
+    ("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
+    ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never"),
+])  # fmt: skip
 def test_the_help_shows_defaults_that_are_no_values(command, default):
     shown = " ".join(re.sub(r"[│\s]+", " ", run(*command.split(), "--help").stdout).split())
     assert f"[default: ({default})]" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        (["no-such-command"], 2),
-        (["recall"], 2),
-        (["recall", *WHO, "x", "--no-such-option"], 2),
-        (["recall", *WHO, "x", "--limit", "0"], 2),
-        (["recall", *WHO, "x", "--as-of", "banana"], 2),
-        (["state", *WHO, "employer", "Zenith", "--since", "banana"], 2),
-        (["token", "create", "--app", "app", "--expires", "banana"], 2),
-        (["import"], 2),
-        (["recall", "app", "nobody", "x"], 0),
-        (["facts", *WHO, "banana"], 0),
-        (["graph", *WHO, "Nobody"], 0),
-        (["policy", "banana"], 2),
-        (["policy", "sensitive", "--never", "banana"], 2),
-        (["runs", *WHO, "--undo", "nope"], 2),
-        (["recall", *WHO, "x", "--uri", "nonsense://x"], 1),
-        (["recall", "", "ana", "x"], 1),
-        (["recall", *WHO, "  "], 1),
-        (["remember", "app", "  ", "x"], 1),
-        (["graph", *WHO, "x", "--depth", "9"], 1),
-        (["forget", *WHO, "absent"], 1),
-        (["pin", *WHO, "absent"], 1),
-        (["retract", *WHO, "0198f2c4"], 1),
-        (["token", "revoke", "absent"], 1),
-        (["facts", *WHO], 0),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code"), [
+    (["--help"], 0), (["--version"], 0), (["no-such-command"], 2), (["recall"], 2),
+    (["recall", *WHO, "x", "--no-such-option"], 2), (["recall", *WHO, "x", "--limit", "0"], 2),
+    (["recall", *WHO, "x", "--as-of", "banana"], 2),
+    (["state", *WHO, "employer", "Zenith", "--since", "banana"], 2),
+    (["token", "create", "--app", "app", "--expires", "banana"], 2), (["import"], 2),
+    (["recall", "app", "nobody", "x"], 0), (["facts", *WHO, "banana"], 0),
+    (["graph", *WHO, "Nobody"], 0), (["policy", "banana"], 2),
+    (["policy", "sensitive", "--never", "banana"], 2), (["runs", *WHO, "--undo", "nope"], 2),
+    (["recall", *WHO, "x", "--uri", "nonsense://x"], 1), (["recall", "", "ana", "x"], 1),
+    (["recall", *WHO, "  "], 1), (["remember", "app", "  ", "x"], 1),
+    (["graph", *WHO, "x", "--depth", "9"], 1), (["forget", *WHO, "absent"], 1),
+    (["pin", *WHO, "absent"], 1), (["retract", *WHO, "0198f2c4"], 1),
+    (["token", "revoke", "absent"], 1), (["facts", *WHO], 0),
+])  # fmt: skip
 def test_exit_codes_are_zero_one_and_two(arguments, code, shared_dsn):
     opens = arguments[0] in LEAVES or arguments[0] == "token"
     at = ["--uri", shared_dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
     assert code == run(*arguments, *at).exit_code
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown_by"),
-    [
-        (["curve", *WHO, "nothing"], "hippocampus timeline app ana --json shows keys"),
-        (["retract", *WHO, "nothing"], "hippocampus facts app ana --history shows all facts"),
-        (["restore", *WHO, str(UUID(int=7))], "hippocampus facts app ana --history shows"),
-        (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "shown_by"), [
+    (["curve", *WHO, "nothing"], "hippocampus timeline app ana --json shows keys"),
+    (["retract", *WHO, "nothing"], "hippocampus facts app ana --history shows all facts"),
+    (["restore", *WHO, str(UUID(int=7))], "hippocampus facts app ana --history shows"),
+    (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
+])  # fmt: skip
 def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, shared_dsn):
     ran = run(*arguments, "--uri", shared_dsn)
     told = " ".join(ran.stderr.split())
@@ -423,15 +378,12 @@ def test_what_is_changed_is_told_as_json(dsn, tmp_path):
     assert {"revoked": token} == told("token", "revoke", token)
 
 
-@pytest.mark.parametrize(
-    ("shell", "words", "expected"),
-    [
-        ("bash", {"COMP_WORDS": "hippocampus re", "COMP_CWORD": "1"}, "recall"),
-        ("zsh", {"_TYPER_COMPLETE_ARGS": "hippocampus tok"}, "token"),
-        ("fish", {"_TYPER_COMPLETE_ARGS": "hippocampus token cr",
-                  "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shell", "words", "expected"), [
+    ("bash", {"COMP_WORDS": "hippocampus re", "COMP_CWORD": "1"}, "recall"),
+    ("zsh", {"_TYPER_COMPLETE_ARGS": "hippocampus tok"}, "token"),
+    ("fish", {"_TYPER_COMPLETE_ARGS": "hippocampus token cr",
+              "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
+])  # fmt: skip
 def test_the_shell_completes_commands(shell, words, expected):
     asked = words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
     done = run(env=asked, prog_name="hippocampus")

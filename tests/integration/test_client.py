@@ -96,8 +96,7 @@ async def hold_a_conversation(client: HippocampusClient, memory: MemoryEngine) -
     shown = await client.debug(user_id="小朱", input="她今年几岁了？")
     assert "灿灿今年几岁了？" == shown.resolved_query and shown.session_info is not None
     status = await client.show_session_status(user_id="小朱")
-    assert status.has_active_session and status.session_info is not None
-    assert 1 == status.session_info.event_count
+    assert status.has_active_session and 1 == status.session_info.event_count
     ended = await client.end_session(user_id="小朱")
     assert ended.session_info is not None and ended.session_info.ended_at.tzinfo is not None
     assert (await client.end_session(user_id="小朱")).session_info is None
@@ -134,9 +133,8 @@ async def correct_facts(client: HippocampusClient) -> None:
 async def work_on_profiles(client: HippocampusClient) -> None:
     for number, city in enumerate(("Leeds", "Porto"), 1):
         message = {"role": "user", "content": f"I live in {city}.", "timestamp": NOON}
-        updated = await client.update_profile(
-            user_id="ana", conversation_id=f"talk {number}", messages=[message]
-        )
+        talk = {"conversation_id": f"talk {number}", "messages": [message]}
+        updated = await client.update_profile(user_id="ana", **talk)
         assert updated.changed and number == updated.profile.version and updated.stages
     shown = await client.show_profile(user_id="ana", language="zh")
     assert "Porto" in shown.profile and all(one.source_id for one in shown.relations)
@@ -153,8 +151,7 @@ async def let_memories_fade(client: HippocampusClient, memory: MemoryEngine) -> 
     await memory.remember(ANA, new)
     at_once = {"threshold": 1, "min_age_days": 0}
     policy = await client.set_retention_policy(user_id="ana", policy=at_once)
-    rule = policy.policy["episodic"]
-    assert rule is not None and 1.0 == rule.threshold
+    assert 1.0 == policy.policy["episodic"].threshold
     await memory.retention.forget_faded(ANA)
     faded = {one.key: one for one in (await client.list_faded(user_id="ana")).memories}
     assert "demoted" == faded["sea"].stage
@@ -192,15 +189,13 @@ async def carry_and_erase(client: HippocampusClient, memory: MemoryEngine) -> No
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("with_token", [False, True])
-async def test_every_operation_answers_in_english_and_chinese(
-    idle_memory, dsn, tmp_path, with_token
-):
-    token = (await idle_memory.tokens.create(ANA.app)).text if with_token else None
-    options = ["--auth"] if with_token else []
+@pytest.mark.parametrize("by_token", [False, True])
+async def test_every_operation_answers_in_english_and_chinese(idle_memory, dsn, tmp_path, by_token):
+    token = (await idle_memory.tokens.create(ANA.app)).text if by_token else None
+    options = ["--auth"] if by_token else []
     with serving(dsn, tmp_path / "log", "--no-worker", *options) as server:
         # With the token the application need not be named.
-        app = None if with_token else ANA.app
+        app = None if by_token else ANA.app
         async with RecordingClient(server.url, token=token, app=app) as client:
             await keep_memories(client, idle_memory)
             await hold_a_conversation(client, idle_memory)
@@ -223,15 +218,12 @@ async def test_every_operation_answers_in_english_and_chinese(
     assert operations - public == called
 
 
-@pytest.mark.parametrize(
-    ("kind", "over_http", "in_python", "given"),
-    [
-        (errors.NotFound, "show_memory", "memory", {"key": "nothing"}),
-        (errors.NotFound, "retract_fact", "retract", {"key": "nothing"}),
-        (errors.InvalidInput, "state_fact", "state_fact", {"slot": "emplyer", "value": "Acme"}),
-        (errors.InvalidInput, "show_timeline", "slice", {"when": "blue"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "over_http", "in_python", "given"), [
+    (errors.NotFound, "show_memory", "memory", {"key": "nothing"}),
+    (errors.NotFound, "retract_fact", "retract", {"key": "nothing"}),
+    (errors.InvalidInput, "state_fact", "state_fact", {"slot": "emplyer", "value": "Acme"}),
+    (errors.InvalidInput, "show_timeline", "slice", {"when": "blue"}),
+])  # fmt: skip
 async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
     client, shared_memory, scope, kind, over_http, in_python, given
 ):
@@ -270,9 +262,7 @@ async def test_any_user_id_reaches_the_server_as_it_is(client, user_id):
     assert [user_id] == [one.user_id for one in (await client.list_users(contains=user_id)).users]
 
 
-async def test_the_application_of_a_call_goes_before_that_of_the_client(
-    client, shared_memory, scope
-):
+async def test_the_application_of_a_call_goes_before_that_of_a_client(client, shared_memory, scope):
     other = Scope(f"the other {scope.app}", scope.user)
     await client.remember(user_id=scope.user, memories=["Ana sails."], app=other.app)
     await client.remember(user_id=scope.user, memories=["Ana rows."])
@@ -355,8 +345,7 @@ async def test_an_export_keeps_every_line_is_imported_and_may_be_left_early(
         await memory.remember(ANA, [f"{odd} {n}" for n in range(900)])
         lines = [line async for line in client.export(user_id="ana")]
         assert [line async for line in memory.export(ANA)] == lines and 900 < len(lines)
-        file = tmp_path / "ana.jsonl"
-        file.write_text("\n".join([*lines, ""]), "utf-8", newline="")
+        (file := tmp_path / "ana.jsonl").write_text("\n".join([*lines, ""]), "utf-8", newline="")
         await other.import_lines(file)
         assert 900 == await other.count_memories(ANA)
         for _ in range(2 * export.MAX_AT_ONCE):  # an export that is left early gives its place back

@@ -19,7 +19,6 @@ HANG_UP = ""
 
 
 def answer(status: str, body: str, kind: str = "application/json", *headers: str) -> str:
-    """Return an HTTP answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body.encode())}"]
     return "\r\n".join([*lines, *headers, "", body])
 
@@ -57,14 +56,11 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection until it ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.tasks.add(task)
+        self.tasks.add(asyncio.current_task())  # type: ignore[arg-type]
         try:
             await self.answer(reader, writer)
         finally:
@@ -95,7 +91,6 @@ class ScriptedServer:
 
 @asynccontextmanager
 async def scripted(*answers: str) -> AsyncIterator[ScriptedServer]:
-    """Yield a server that gives these answers."""
     found = ScriptedServer(answers)
     server = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     found.port = server.sockets[0].getsockname()[1]
@@ -141,22 +136,19 @@ async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(bro
         assert 2 == len(server.requests)
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "error", "reads_again", "writes_again"),
-    [
-        (503, "storage-unavailable", errors.StorageUnavailable, True, False),
-        (503, "model-unavailable", errors.ModelUnavailable, True, False),
-        (503, "busy", errors.ServerUnavailable, True, True),
-        (429, "too-many-requests", errors.TooManyRequests, True, True),
-        (500, "internal", errors.MemoryCoreError, False, False),
-        (501, "not-supported", errors.CapabilityMissing, False, False),
-        (503, "read-only", errors.StorageReadOnly, False, False),
-        (503, "embedding-mismatch", errors.EmbeddingMismatch, False, False),
-        (409, "conflict", errors.Conflict, False, False),
-        (405, "method-not-allowed", errors.UnexpectedAnswer, False, False),
-        (404, "no-such-path", errors.UnexpectedAnswer, False, False),
-    ],
-)
+@pytest.mark.parametrize(("status", "kind", "error", "reads_again", "writes_again"), [
+    (503, "storage-unavailable", errors.StorageUnavailable, True, False),
+    (503, "model-unavailable", errors.ModelUnavailable, True, False),
+    (503, "busy", errors.ServerUnavailable, True, True),
+    (429, "too-many-requests", errors.TooManyRequests, True, True),
+    (500, "internal", errors.MemoryCoreError, False, False),
+    (501, "not-supported", errors.CapabilityMissing, False, False),
+    (503, "read-only", errors.StorageReadOnly, False, False),
+    (503, "embedding-mismatch", errors.EmbeddingMismatch, False, False),
+    (409, "conflict", errors.Conflict, False, False),
+    (405, "method-not-allowed", errors.UnexpectedAnswer, False, False),
+    (404, "no-such-path", errors.UnexpectedAnswer, False, False),
+])  # fmt: skip
 async def test_each_problem_is_an_error_of_its_own_and_what_passes_is_tried_again(
     status, kind, error, reads_again, writes_again
 ):
@@ -186,25 +178,22 @@ async def test_a_long_pause_is_left_to_the_caller():
         assert 3600 == known.value.retry_after_s and 1 == len(server.requests)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        (answer("200 OK", "<html>Hello</html>", "text/html"), errors.UnexpectedAnswer, "address"),
-        (answer("200 OK", '{"status": "up"}'), errors.UnexpectedAnswer, "count: Field required"),
-        (answer("200 OK", '{"count": "many"}'), errors.UnexpectedAnswer, "count"),
-        (answer("200 OK", ""), errors.UnexpectedAnswer, "no answer of this API"),
-        (answer("204 No Content", ""), errors.UnexpectedAnswer, "204"),
-        (answer("404 Not Found", "not here", "text/plain"), errors.UnexpectedAnswer, "not here"),
-        (answer("401 No", "{}", "application/problem+json"), errors.UnexpectedAnswer, "401"),
-        (
-            answer("302 Found", "", "text/plain", "Location: https://example.org/"),
-            errors.UnexpectedAnswer, "https://example.org/",
-        ),
-        (answer("502 Bad Gateway", "nginx", "text/html"), errors.ServerUnavailable, "in front"),
-        (answer("500 Oops", "x" * 9999, "text/plain"), errors.UnexpectedAnswer, "x{200}'"),
-        ("SSH-2.0-OpenSSH_9.2\r\n", errors.ServerUnavailable, "ended"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "error", "words"), [
+    (answer("200 OK", "<html>Hello</html>", "text/html"), errors.UnexpectedAnswer, "address"),
+    (answer("200 OK", '{"status": "up"}'), errors.UnexpectedAnswer, "count: Field required"),
+    (answer("200 OK", '{"count": "many"}'), errors.UnexpectedAnswer, "count"),
+    (answer("200 OK", ""), errors.UnexpectedAnswer, "no answer of this API"),
+    (answer("204 No Content", ""), errors.UnexpectedAnswer, "204"),
+    (answer("404 Not Found", "not here", "text/plain"), errors.UnexpectedAnswer, "not here"),
+    (answer("401 No", "{}", "application/problem+json"), errors.UnexpectedAnswer, "401"),
+    (
+        answer("302 Found", "", "text/plain", "Location: https://example.org/"),
+        errors.UnexpectedAnswer, "https://example.org/",
+    ),
+    (answer("502 Bad Gateway", "nginx", "text/html"), errors.ServerUnavailable, "in front"),
+    (answer("500 Oops", "x" * 9999, "text/plain"), errors.UnexpectedAnswer, "x{200}'"),
+    ("SSH-2.0-OpenSSH_9.2\r\n", errors.ServerUnavailable, "ended"),
+])  # fmt: skip
 async def test_what_is_not_our_server_is_named_with_its_address(given, error, words):
     async with scripted(given) as server, HippocampusClient(server.url, retries=0) as client:
         with pytest.raises(errors.MemoryCoreError, match=words) as known:
@@ -244,29 +233,25 @@ async def test_a_cancelled_call_hangs_up_and_the_client_goes_on():
             await call
         await asyncio.wait_for(server.left.wait(), 60)
         assert 7 == (await client.count_memories(user_id="ana")).count
-        assert ["POST /remember", "GET /memories/count?user_id=ana"] == [
-            one.replace("&contains=", "") for one in server.requests
-        ]
+        asked = [one.replace("&contains=", "") for one in server.requests]
+        assert ["POST /remember", "GET /memories/count?user_id=ana"] == asked
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"base_url": "localhost:8420"}, "http://127.0.0.1:8420"),
-        ({"base_url": "ftp://localhost"}, "http://127.0.0.1:8420"),
-        ({"base_url": "http://"}, "http://127.0.0.1:8420"),
-        ({"base_url": "http://localhost:port"}, "http://127.0.0.1:8420"),
-        ({"base_url": "http://localhost?x=1"}, "http://127.0.0.1:8420"),
-        ({"base_url": "http://u:secret@host"}, "a password: pass the token as token="),
-        ({"base_url": "http://host/a?"}, "http://127.0.0.1:8420"),
-        ({"base_url": "http://host#"}, "http://127.0.0.1:8420"),
-        ({"token": ""}, "hippocampus token create"),
-        ({"token": "hippo_0_\n"}, "hippocampus token create"),
-        ({"token": "令牌"}, "hippocampus token create"),
-        ({"timeout": 0}, "timeout must be more than 0"),
-        ({"retries": -1}, "retries must be at least 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"base_url": "localhost:8420"}, "http://127.0.0.1:8420"),
+    ({"base_url": "ftp://localhost"}, "http://127.0.0.1:8420"),
+    ({"base_url": "http://"}, "http://127.0.0.1:8420"),
+    ({"base_url": "http://localhost:port"}, "http://127.0.0.1:8420"),
+    ({"base_url": "http://localhost?x=1"}, "http://127.0.0.1:8420"),
+    ({"base_url": "http://u:secret@host"}, "a password: pass the token as token="),
+    ({"base_url": "http://host/a?"}, "http://127.0.0.1:8420"),
+    ({"base_url": "http://host#"}, "http://127.0.0.1:8420"),
+    ({"token": ""}, "hippocampus token create"),
+    ({"token": "hippo_0_\n"}, "hippocampus token create"),
+    ({"token": "令牌"}, "hippocampus token create"),
+    ({"timeout": 0}, "timeout must be more than 0"),
+    ({"retries": -1}, "retries must be at least 0"),
+])  # fmt: skip
 def test_what_a_client_cannot_be_made_of_is_named(options, words):
     with pytest.raises(errors.InvalidInput, match=words) as refused:
         HippocampusClient(**options)  # type: ignore[arg-type]

@@ -14,21 +14,17 @@ from shared_core.errors import ModelUnavailable
 from shared_core.models.embedders import UseEmbedder
 
 
-class ColdEmbedder(UseEmbedder):
-    """The bundled model as a new process meets it."""
-
-    _network: Any = None
-    is_loaded = False
-
-    def _load(self) -> Any:
-        type(self).is_loaded = True
-        return super()._load()
-
-
 @pytest.fixture
 def cold():
-    class Cold(ColdEmbedder):
-        pass
+    """The class of the bundled model as a new process meets it."""
+
+    class Cold(UseEmbedder):
+        _network: Any = None
+        is_loaded = False
+
+        def _load(self) -> Any:
+            type(self).is_loaded = True
+            return super()._load()
 
     return Cold
 
@@ -62,9 +58,8 @@ def test_a_search_of_the_middleware_starts_its_clock_when_server_and_model_are_u
 ):
     with PgHippocampusStore(engine=open_memory(tmp_path / "home", embedder=cold())) as store:
         found = spy_on_recall(store.engine, monkeypatch)
-        memory = HippocampusMiddleware(
-            store, app="app", user_id="ann", thread_id="one", deadline_s=60
-        )
+        who = {"app": "app", "user_id": "ann", "thread_id": "one"}
+        memory = HippocampusMiddleware(store, **who, deadline_s=60)
         agent = create_agent(ScriptedChatModel(), middleware=[memory])
         agent.invoke({"messages": [HumanMessage("Which tea do I like?")]})
         run_sync(store.engine.close())

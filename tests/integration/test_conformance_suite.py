@@ -97,15 +97,12 @@ def test_a_failure_shows_what_was_compared(shown):
 
 
 @pytest.mark.parametrize("suite", [MemoryServiceSuite, SessionServiceSuite, StoreSuite])
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"divergences": {"test_that_is_none": "why"}},
-        {"divergences": {"test_any_id_is_an_id[no such case]": "why"}},
-        {"unsupported": {"no_method": "why"}},
-        {"unsupported": {"test_any_id_is_an_id": "why"}},
-    ],
-)
+@pytest.mark.parametrize("said", [
+    {"divergences": {"test_that_is_none": "why"}},
+    {"divergences": {"test_any_id_is_an_id[no such case]": "why"}},
+    {"unsupported": {"no_method": "why"}},
+    {"unsupported": {"test_any_id_is_an_id": "why"}},
+])  # fmt: skip
 def test_an_entry_that_names_nothing_of_the_suite_is_an_error(suite, said):
     with pytest.raises(ValueError, match="must name tests and"):
         type("TestTheirs", (suite,), said)

@@ -21,6 +21,7 @@ import pytest
 import yaml
 from embedded_users import empty_folder, until_unused
 from http_processes import command as program
+from postgres_admin import column, execute, rows
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shared_core import Scope, open_memory
@@ -108,8 +109,7 @@ def contents(folder: Path) -> dict[Path, int]:
 
 def sent_to_docker(folder: Path) -> Path:
     """Return a copy of what .dockerignore lets into the build."""
-    source = folder / "src"
-    source.mkdir()
+    (source := folder / "src").mkdir()
     ignored = shutil.ignore_patterns("__pycache__")
     for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
         name = line.removeprefix("!")
@@ -122,16 +122,13 @@ def sent_to_docker(folder: Path) -> Path:
     return source
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 @pytest.fixture
 def image():
     """The image, whose RUN instructions were run in a folder."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
     with empty_folder() as folder:
-        image = Image(folder, free_port())
+        image = Image(folder, port)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         (folder / "opt").mkdir()
         source = sent_to_docker(folder)
@@ -200,27 +197,21 @@ def database():
         if not psql.exists():
             embedded.release()
             pytest.skip("the embedded PostgreSQL brings no psql")
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute("CREATE DATABASE memory")
+        execute(dsn, "CREATE DATABASE memory")
         dsn = make_conninfo(dsn, dbname="memory")
         made = subprocess.run(
             [psql, dsn, "--no-psqlrc", "--file", ROOT / "docker" / "roles.sql"],
             env={**os.environ, **PASSWORDS}, capture_output=True, text=True,
         )  # fmt: skip
         assert 0 == made.returncode, made.stderr
-        ask_for_passwords(embedded.data_directory / "pg_hba.conf", dsn)
+        rules = "local all postgres trust\nlocal all all scram-sha-256\n"
+        (embedded.data_directory / "pg_hba.conf").write_text(rules)
+        execute(dsn, "SELECT pg_reload_conf()")
         yield dsn
         embedded.release()
 
 
-def ask_for_passwords(rules: Path, dsn: str) -> None:
-    rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
-    with psycopg.connect(dsn) as admin:
-        admin.execute("SELECT pg_reload_conf()")
-
-
 def service(name: str) -> dict[str, Any]:
-    """Return a service of the compose file."""
     services: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
     found: dict[str, Any] = services["services"][name]
     return found
@@ -231,9 +222,8 @@ def as_service(name: str, dsn: str) -> str:
     environment = service(name)["environment"]
     uri = conninfo_to_dict(environment["HIPPOCAMPUS_URI"])
     assert ("database", "memory") == (uri["host"], uri["dbname"])
-    variable = re.match(r"\$\{(\w+):\?", environment["PGPASSWORD"])
-    assert variable is not None
-    return make_conninfo(dsn, user=uri["user"], password=PASSWORDS[variable[1]])
+    [variable] = re.findall(r"^\$\{(\w+):\?", environment["PGPASSWORD"])
+    return make_conninfo(dsn, user=uri["user"], password=PASSWORDS[variable])
 
 
 def hippocampus(dsn: str, *command: str) -> subprocess.CompletedProcess[str]:
@@ -260,18 +250,15 @@ async def test_each_service_of_compose_may_do_its_work_and_no_more(database, mon
     assert 1 == refused.returncode and "as the owner of that table" in refused.stderr
     assert "gets an index" in hippocampus(owner, "index").stdout
 
-    with psycopg.connect(database) as admin:
-        attributes = admin.execute(
-            "SELECT rolname, rolsuper, rolbypassrls, rolcreaterole, rolpassword LIKE 'SCRAM%'"
-            " FROM pg_authid WHERE rolname LIKE 'memory%' ORDER BY 1"
-        ).fetchall()
+    columns = "rolname, rolsuper, rolbypassrls, rolcreaterole, rolpassword LIKE 'SCRAM%'"
+    roles = "FROM pg_authid WHERE rolname LIKE 'memory%' ORDER BY 1"
+    attributes = rows(database, f"SELECT {columns} {roles}")
     rights = (False, False, False, True)
     assert [("memory_owner", *rights), ("memory_server", *rights)] == attributes
     for user in (owner, server):
-        with psycopg.connect(user) as connection:
-            rows = connection.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
-            assert (0,) == rows  # without a scope nobody sees a row
-    with psycopg.connect(server) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
-        connection.execute("DROP TABLE hippocampus.memories")
+        seen = column(user, "SELECT count(*) FROM hippocampus.memories")
+        assert [0] == seen  # without a scope nobody sees a row
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        execute(server, "DROP TABLE hippocampus.memories")
     assert 0 == hippocampus(server, "erase", "app", "ana", "--yes").returncode
     assert "loses its index" in hippocampus(owner, "index").stdout  # as the worker does each hour

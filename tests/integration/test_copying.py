@@ -1,15 +1,15 @@
 """Everything of one memory in another, counted and compared; on both engines, both ways."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
+from commands import run
 from whole_user import WholeClock, populate, said
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope, open_memory, run_sync
-from shared_core.cli.main import app
 from shared_core.copy import copy_memory
 from shared_core.core.retention_policy import POLICIES
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
@@ -17,7 +17,6 @@ from shared_core.storage.oceanbase.vectors import table_of
 
 pytestmark = pytest.mark.both_engines
 
-Pair = tuple[MemoryEngine, MemoryEngine]
 ANA, ZHU = Scope("helper", "ana"), Scope("商店", "朱")
 
 
@@ -25,11 +24,19 @@ def opened(dsn: str, clock: WholeClock) -> MemoryEngine:
     return open_memory(dsn, clock=clock, worker=False)
 
 
+async def introduce(memory: MemoryEngine, scope: Scope) -> None:
+    await memory.append_events(scope, "t1", [said(1, "我叫朱莉。"), said(2, "我住在深圳。")])
+    await memory.consolidate(scope, "t1")
+
+
 async def fill(memory: MemoryEngine, clock: WholeClock) -> None:
-    await memory.append_events(ZHU, "t1", [said(1, "我叫朱莉。"), said(2, "我住在深圳。")])
-    await memory.consolidate(ZHU, "t1")
+    await introduce(memory, ZHU)
     await populate(memory, ANA, clock)
     await memory.remember(ANA, 'It\'s 100 % \\ "quoted" 中文 \U0001f600')
+
+
+async def recalled(memory: MemoryEngine, question: str) -> list[str]:
+    return [hit.memory.text for hit in await memory.recall(ANA, question)]
 
 
 @pytest.fixture
@@ -63,9 +70,7 @@ async def test_both_sides_hold_the_same_and_what_differs_is_seen(filled):
     assert set(steps) == {"helper written", "商店 written"}  # what is told line by line
     again = await copy_memory(source, target, apps=["helper"])
     assert [(one.written, one.agrees) for one in again.applications] == [(0, True)]
-    assert [hit.memory.text for hit in await target.recall(ANA, "Lisbon")] == (
-        [hit.memory.text for hit in await source.recall(ANA, "Lisbon")]
-    )
+    assert await recalled(target, "Lisbon") == await recalled(source, "Lisbon")
     await target.remember(ANA, "Only over there.")
     copied = await copy_memory(source, target)
     agrees = {one.app: one.agrees for one in copied.applications}
@@ -124,8 +129,7 @@ def test_a_source_that_is_not_there_is_not_made(dsn, tmp_path, there):
         folder.mkdir()
     if there == "a database":
         source, schema = dsn, "not_there"
-    copying = ["copy", "--from", source, "--to", f"embedded://{target}", "--schema", schema]
-    done = CliRunner().invoke(app, copying)
+    done = run("copy", "--from", source, "--to", f"embedded://{target}", "--schema", schema)
     assert done.exit_code == 1
     assert "there is no memory" in done.stderr
     assert folder.exists() == (there == "a folder")
@@ -198,14 +202,10 @@ def test_the_command_counts_and_compares(dsn, other_dsn):
     async def filled() -> None:
         async with open_memory(dsn, worker=False) as memory:
             for scope in (ANA, ZHU):
-                turns = [said(1, "我叫朱莉。"), said(2, "我住在深圳。")]
-                await memory.append_events(scope, "t1", turns)
-                await memory.consolidate(scope, "t1")
-
-    def copy(target: str, *options: str) -> Result:
-        return CliRunner().invoke(app, ["copy", "--from", dsn, "--to", target, *options])
+                await introduce(memory, scope)
 
     run_sync(filled())
+    copy = partial(run, "copy", "--from", dsn, "--to")
     done = copy(other_dsn, "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -213,11 +213,9 @@ def test_the_command_counts_and_compares(dsn, other_dsn):
     assert {one["app"] for one in found["applications"]} == {"helper", "商店"}
     assert all(one["source"] == one["target"] for one in found["applications"])
     plain = copy(other_dsn, "--app", "helper")
-    assert plain.exit_code == 0
-    assert "agree" in plain.stdout
+    assert plain.exit_code == 0 and "agree" in plain.stdout
     same = copy(dsn)
-    assert same.exit_code == 1
-    assert "same memory" in same.stderr
+    assert same.exit_code == 1 and "same memory" in same.stderr
 
 
 @pytest.mark.tail
@@ -231,9 +229,8 @@ async def test_from_one_engine_to_the_other(postgres_dsn, seekdb_dsn, to_seekdb)
         differ = [(one.app, one.differ) for one in copied.applications]
         assert differ == [("helper", 0), ("商店", 0)]
         assert copied.complete
-        assert [hit.memory.text for hit in await target.recall(ANA, "Where does she live?")] == (
-            [hit.memory.text for hit in await source.recall(ANA, "Where does she live?")]
-        )
+        question = "Where does she live?"
+        assert await recalled(target, question) == await recalled(source, question)
 
 
 async def test_a_thread_that_grew_is_copied_again(pair):

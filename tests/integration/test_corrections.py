@@ -78,7 +78,6 @@ async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann):
     ann.clock.day = 9
     for name in (rome, rome.key, rome.memory_id):
         ended = await ann.retract(name, at=at(5).astimezone(timezone(timedelta(hours=2))))
-        assert ended.valid_until is not None
         assert (at(5), UTC) == (ended.valid_until, ended.valid_until.tzinfo)
         assert rome == await ann.restore(name)
     [listed] = await ann.list_memories(kinds=["semantic"])
@@ -109,11 +108,9 @@ async def test_every_end_that_was_taken_back_is_kept(ann):
         ann.clock.day = day + 5
         await ann.restore(key)
     ann.clock.day = 50
-    shown = [await ann.values(as_of=then(known=day + 0.5)) for day in range(9, 37)]
-    assert [
-        [] if any(begin <= day < begin + 5 for begin in (10, 20, 30)) else ["Rome"]
-        for day in range(9, 37)
-    ] == shown
+    for day in range(9, 37):
+        ended = any(begin <= day < begin + 5 for begin in (10, 20, 30))
+        assert ([] if ended else ["Rome"]) == await ann.values(as_of=then(known=day + 0.5)), day
 
 
 async def test_a_value_comes_back_after_the_one_that_took_its_place_is_retracted(ann):
@@ -290,9 +287,7 @@ async def test_one_slot_is_read_at_a_moment_beside_its_opposite(ann):
         assert expected == await ann.values(liked, as_of=then(day)), day
 
 
-async def seen(
-    ann: Person, slot: str, relation: str, valid: float | None = None
-) -> list[list[str]]:
+async def seen(ann: Person, slot: str, named: str, valid: float | None = None) -> list[list[str]]:
     """What holds of a slot: as facts, as facts as of a moment, as edges and in recall."""
     as_of = then(valid)
     now = [] if valid else [await ann.facts(slot)]
@@ -302,19 +297,16 @@ async def seen(
     values = sorted({fact.value for fact in await ann.facts(slot, history=True)})
     return [
         *[sorted(fact.value for fact in found) for found in facts],
-        sorted(edge.object for edge in near.edges if edge.relation == relation),
+        sorted(edge.object for edge in near.edges if edge.relation == named),
         [one for one in values if any(one in hit.text for hit in hits)],
     ]
 
 
-@pytest.mark.parametrize(
-    ("said", "old", "slot", "value", "statement"),
-    [
-        ("I work at Google.", "Google", "company", "Zenith", "User works at Zenith."),
-        ("我在谷歌工作。", "谷歌", "公司", "Zenith", "用户在Zenith工作。"),
-        ("I work at Google.", "Google", "employer", "华为", "用户在华为工作。"),
-    ],
-)
+@pytest.mark.parametrize(("said", "old", "slot", "value", "statement"), [
+    ("I work at Google.", "Google", "company", "Zenith", "User works at Zenith."),
+    ("我在谷歌工作。", "谷歌", "公司", "Zenith", "用户在Zenith工作。"),
+    ("I work at Google.", "Google", "employer", "华为", "用户在华为工作。"),
+])  # fmt: skip
 @pytest.mark.both_engines
 async def test_a_stated_fact_takes_the_place_of_another(ann, said, old, slot, value, statement):
     await ann.say(1, said)
@@ -361,18 +353,15 @@ async def test_a_slot_holds_one_value_or_several(ann):
     assert ("custom", "用户的戒指尺寸是42。") == (size.fact_type, size.statement)
 
 
-@pytest.mark.parametrize(
-    ("said", "subject", "slot", "value", "expected"),
-    [
-        ("My daughter Mia is funny.", "Mia", "age", "5",
-         ("relation.daughter.age", "Mia is 5 years old.")),
-        ("I like tea.", "sister", "residence", "Leeds",
-         ("relation.sister.place", "User's sister lives in Leeds.")),
-        ("我喜欢茶。", "女儿", "age", "五", ("relation.daughter.age", "用户的女儿五岁。")),
-        ("I like tea.", "USER", "favourite colour", "blue",
-         ("favourite.colour", "User's favourite colour is blue.")),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "subject", "slot", "value", "expected"), [
+    ("My daughter Mia is funny.", "Mia", "age", "5",
+     ("relation.daughter.age", "Mia is 5 years old.")),
+    ("I like tea.", "sister", "residence", "Leeds",
+     ("relation.sister.place", "User's sister lives in Leeds.")),
+    ("我喜欢茶。", "女儿", "age", "五", ("relation.daughter.age", "用户的女儿五岁。")),
+    ("I like tea.", "USER", "favourite colour", "blue",
+     ("favourite.colour", "User's favourite colour is blue.")),
+])  # fmt: skip
 @pytest.mark.both_engines
 async def test_a_fact_of_somebody_else_is_stated(ann, said, subject, slot, value, expected):
     await ann.say(1, said)
@@ -474,8 +463,7 @@ async def test_an_end_to_come_is_moved(ann, how):
     assert [["Google"]] * 4 == await seen(ann, "employer", "works_at")
     [back] = await ann.facts()
     assert at(30) == back.valid_until
-    restored = await ann.restore(back)
-    assert restored.valid_until is None
+    assert (await ann.restore(back)).valid_until is None
     assert [["Google"]] * 4 == await seen(ann, "employer", "works_at")
 
 

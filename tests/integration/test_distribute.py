@@ -9,19 +9,13 @@ from typing import TypeAlias
 
 import psycopg
 import pytest
+from commands import succeed
 from postgres_admin import new_user
 from psycopg.conninfo import make_conninfo
 from turns import said
-from typer.testing import CliRunner
 
 from shared_core import CapabilityMissing, Scope, StorageUnavailable, open_memory, run_sync
-from shared_core.cli.main import app
-from shared_core.storage.postgres.connection.citus import (
-    ON_COORDINATOR,
-    REFERENCES,
-    place_of,
-    spread,
-)
+from shared_core.storage.postgres.connection import citus
 from tests.contract.test_row_security import FILL, fill
 
 STAND_IN = Path(__file__).with_name("citus_stand_in.sql").read_text("utf-8")
@@ -45,7 +39,9 @@ def admin(owner, empty_dsn):
         connection.execute("CREATE EXTENSION vector")
         connection.execute(f"ALTER DATABASE {connection.info.dbname} OWNER TO {owner}".encode())
         connection.execute(STAND_IN.encode())
-        run_sync(_migrate(make_conninfo(empty_dsn, user=owner)))
+        memory = open_memory(make_conninfo(empty_dsn, user=owner))
+        run_sync(memory.open())
+        run_sync(memory.close())
         connection.execute("SET search_path TO hippocampus, public")
         yield connection
 
@@ -55,31 +51,21 @@ def own_dsn(owner, empty_dsn, admin):
     return make_conninfo(empty_dsn, user=owner)
 
 
-async def _migrate(dsn: str) -> None:
-    async with open_memory(dsn):
-        pass
-
-
-def rows_of(admin: Admin, query: str) -> list[object]:
-    return [row[0] for row in admin.execute(query.encode()).fetchall()]
-
-
 def state(admin: Admin) -> dict[str, object]:
     """Return what a run that fails must leave as it was."""
-    tables = rows_of(
-        admin, "SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus' ORDER BY 1"
-    )
+
+    def ask(query: str) -> list[object]:
+        return [row[0] for row in admin.execute(query.encode()).fetchall()]
+
+    tables = ask("SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus' ORDER BY 1")
     return {
-        "rows": {name: rows_of(admin, f"SELECT count(*) FROM {name}") for name in tables},
-        "keys": rows_of(admin, "SELECT conname FROM pg_constraint WHERE contype = 'f' ORDER BY 1"),
-        "forced": rows_of(
-            admin, "SELECT relname FROM pg_class WHERE relforcerowsecurity ORDER BY 1"
-        ),
-        "spread": rows_of(admin, "SELECT count(*) FROM pg_dist_partition"),
-        "settings": rows_of(
-            admin,
+        "rows": {name: ask(f"SELECT count(*) FROM {name}") for name in tables},
+        "keys": ask("SELECT conname FROM pg_constraint WHERE contype = 'f' ORDER BY 1"),
+        "forced": ask("SELECT relname FROM pg_class WHERE relforcerowsecurity ORDER BY 1"),
+        "spread": ask("SELECT count(*) FROM pg_dist_partition"),
+        "settings": ask(
             "SELECT setconfig::text FROM pg_db_role_setting"
-            " WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            " WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"
         ),
     }
 
@@ -96,42 +82,41 @@ def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(a
         for table in FILL:
             fill(admin, table, tenant)
     before = state(admin)
-    found = spread(own_dsn, "hippocampus")
+    found = citus.spread(own_dsn, "hippocampus")
     after = state(admin)
-    assert {one.table for one in found if one.moved} == {
-        one.table for one in found if place_of(one.table) != "coordinator"
-    }
+    elsewhere = {one.table for one in found if citus.place_of(one.table) != "coordinator"}
+    assert {one.table for one in found if one.moved} == elsewhere
     assert (after["rows"], after["forced"]) == (before["rows"], before["forced"])
     gone = set(before["keys"]) - set(after["keys"])  # type: ignore[call-overload]
     assert gone == {"consolidation_jobs_tenant_id_thread_id_fkey"}
     made = calls(admin)
-    first = [*(("reference", name) for name in REFERENCES), ("distribute", "threads")]
+    first = [*(("reference", name) for name in citus.REFERENCES), ("distribute", "threads")]
     assert made[: len(first)] == first
     spread_tables = [one.table for one in found if one.place != "coordinator"]
     policies = "SELECT qual, with_check FROM pg_policies WHERE tablename = ANY(%s)"
     written = admin.execute(policies, [spread_tables]).fetchall()
     assert written and not any("SELECT" in str(one) for one in written)
     assert sorted(made) == sorted(
-        [("reference", name) for name in REFERENCES]
+        [("reference", name) for name in citus.REFERENCES]
         + [("distribute", one.table) for one in found if one.place == "distributed"]
         + [("truncate", one.table) for one in found if one.place != "coordinator"]
     )
-    assert not {name for _, name in made} & set(ON_COORDINATOR)
+    assert not {name for _, name in made} & set(citus.ON_COORDINATOR)
 
-    assert not any(one.moved for one in spread(own_dsn, "hippocampus"))
+    assert not any(one.moved for one in citus.spread(own_dsn, "hippocampus"))
     assert {call for call, _ in calls(admin)} == {"truncate"}  # what a run before did not come to
     assert state(admin) == after
 
 
 def test_a_table_of_a_later_version_is_moved_by_the_next_run(admin, own_dsn, owner):
-    spread(own_dsn, "hippocampus")
+    citus.spread(own_dsn, "hippocampus")
     calls(admin)
     admin.execute(
         f"SET ROLE {owner}; CREATE TABLE later (tenant_id text COLLATE \"C\" NOT NULL,"
         " thread_id text COLLATE \"C\", PRIMARY KEY (tenant_id, thread_id), FOREIGN KEY"
         " (tenant_id, thread_id) REFERENCES threads); SELECT protect('later'); RESET ROLE".encode()
     )  # fmt: skip
-    assert [one.table for one in spread(own_dsn, "hippocampus") if one.moved] == ["later"]
+    assert [one.table for one in citus.spread(own_dsn, "hippocampus") if one.moved] == ["later"]
     assert [name for call, name in calls(admin) if call == "distribute"] == ["later"]
 
 
@@ -140,30 +125,27 @@ def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(table, admi
     before = state(admin)
     admin.execute("INSERT INTO stand_in_fails_at VALUES (%s)", [table])
     with pytest.raises(StorageUnavailable, match=f"nothing was changed: the node of {table}"):
-        spread(own_dsn, "hippocampus")
+        citus.spread(own_dsn, "hippocampus")
     assert state(admin) == before
     assert [] == calls(admin)
     admin.execute("DELETE FROM stand_in_fails_at")
-    assert all(one.moved or one.place == "coordinator" for one in spread(own_dsn, "hippocampus"))
+    found = citus.spread(own_dsn, "hippocampus")
+    assert all(one.moved or one.place == "coordinator" for one in found)
 
 
 def test_what_no_schema_has_is_not_spread(admin, own_dsn):
     with pytest.raises(CapabilityMissing, match="hippocampus migrate"):
-        spread(own_dsn, "elsewhere")
+        citus.spread(own_dsn, "elsewhere")
     assert [] == calls(admin)
 
 
 async def test_the_memory_works_without_the_keys_that_went(admin, own_dsn):
     async with open_memory(own_dsn) as memory:
         await memory.append_events(ANA, "before", [said(0, "I live in Oslo.")], later=True)
-    command = ["migrate", "--distribute", "--json", "--uri", own_dsn]
-    told = await asyncio.to_thread(CliRunner().invoke, app, command)
-    assert told.exit_code == 0, told.output
-    tables = json.loads(told.stdout)["tables"]
-    assert {(one["moved"], one["place"] == "coordinator") for one in tables} == {
-        (True, False),
-        (False, True),
-    }
+    command = ("migrate", "--distribute", "--json", "--uri", own_dsn)
+    tables = json.loads(await asyncio.to_thread(succeed, *command))["tables"]
+    moved = {(one["moved"], one["place"] == "coordinator") for one in tables}
+    assert {(True, False), (False, True)} == moved
     async with open_memory(own_dsn) as memory:
         assert (await memory.report()).role == "none"
         await memory.append_events(ANA, "t", [said(1, "I moved to Bergen.")], later=True)
@@ -172,16 +154,14 @@ async def test_the_memory_works_without_the_keys_that_went(admin, own_dsn):
         assert await memory.flush(60)
         assert "Bergen" in {fact.value for fact in await memory.facts(ANA)}
         assert "深圳" in (await memory.recall(ZHU, "我住在哪里？"))[0].memory.text
-        run = (await memory.runs(ANA))[0]
-        await memory.undo_run(ANA, run.run_id)
+        await memory.undo_run(ANA, (await memory.runs(ANA))[0].run_id)
         assert "Bergen" not in {fact.value for fact in await memory.facts(ANA)}
         assert await memory.forget_turns(ANA, "before", ["e0"])
 
         await memory.append_events(BEN, "again", [said(2, "I sold the oboe.")], later=True)
         await memory.erase(BEN, "again")
         assert {"t"} == set(_threads_of_jobs(admin, "/app/ben/"))
-        receipt = await memory.erase(BEN)
-        assert receipt.counts["threads"] >= 1
+        assert (await memory.erase(BEN)).counts["threads"] >= 1
         assert [] == _threads_of_jobs(admin, "/app/ben/")
         await memory.forget_scope(ZHU)
         assert [] == await memory.list_memories(ZHU)
@@ -189,7 +169,7 @@ async def test_the_memory_works_without_the_keys_that_went(admin, own_dsn):
 
 
 async def test_a_session_that_ends_takes_its_jobs_along(admin, own_dsn):
-    spread(own_dsn, "hippocampus")
+    citus.spread(own_dsn, "hippocampus")
     async with open_memory(own_dsn, worker=False) as memory:
         await memory.append_events(ANA, "kept", [said(1, "I sail.")], later=True)
         await memory.append_events(ANA, "gone", [said(2, "I ski.")], later=True)

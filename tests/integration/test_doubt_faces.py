@@ -4,21 +4,16 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from commands import run
 from http_clients import client_of
-from typer.testing import CliRunner
+from person import Person
 
+import langgraph_store
 from adk_memory import OpenMemoryService
-from langgraph_store import (
-    HippocampusMiddleware,
-    PgHippocampusStore,
-    memories_namespace,
-    memory_tools,
-)
 from shared_core import open_memory, run_sync
-from shared_core.cli.main import app
 from shared_core.mcp.access import ServedUsers
 from shared_core.mcp.tools import MemoryTools
-from tests.integration.doubting import ANN, PATTERN, Clock, Doubting, at, say
+from tests.integration.doubting import ANN, PATTERN, Clock, Doubting, at
 
 pytestmark = pytest.mark.both_engines
 
@@ -30,7 +25,7 @@ async def fill(dsn: str) -> None:
     clock = Clock()
     async with open_memory(dsn, clock=clock, worker=False, extractor=Doubting()) as engine:
         for day, text in enumerate(SAID, 1):
-            await say(engine, clock, day, text)
+            await Person(engine, ANN, clock=clock).say(day, text, author="ann")
 
 
 @pytest.fixture
@@ -41,14 +36,10 @@ async def memory(dsn):
         yield engine
 
 
-def command(dsn: str, *arguments: str) -> str:
-    ran = CliRunner().invoke(app, [*arguments, "--uri", dsn], env={"COLUMNS": "200"})
+def ask(dsn: str, verb: str, *arguments: str) -> str:
+    ran = run(verb, ANN.app, ANN.user, *arguments, "--uri", dsn, env={"COLUMNS": "200"})
     assert 0 == ran.exit_code, ran.output
     return ran.stdout
-
-
-def ask(dsn: str, verb: str, *arguments: str) -> str:
-    return command(dsn, verb, ANN.app, ANN.user, *arguments)
 
 
 def test_the_command_marks_doubtful_facts_and_says_why(dsn):
@@ -95,9 +86,8 @@ async def test_http_marks_doubtful_facts_and_says_why(memory):
         assert ("I might leave Boston.", PATTERN) == (
             fact["why"]["doubted"]["turns"][0]["text"], fact["why"]["doubted"]["pattern"]
         )  # fmt: skip
-        window = await client.post(
-            "/context", json={**who, "thread_id": "other", "query": "Where do I live?"}
-        )
+        asked = {**who, "thread_id": "other", "query": "Where do I live?"}
+        window = await client.post("/context", json=asked)
         assert EN in window.json()["prompt"] and ZH in window.json()["prompt"]
         answer = await client.post("/process", json={**who, "input": "Where do I live?"})
         assert EN in [one["content"] for one in answer.json()["memories"]]
@@ -110,11 +100,9 @@ async def test_mcp_marks_doubtful_facts(memory):
 
 
 async def test_adk_marks_doubtful_facts(memory):
-    service = OpenMemoryService(engine=memory)
-    found = await service.search_memory(
-        app_name=ANN.app, user_id=ANN.user, query="Where does Ann live? 爵士乐"
-    )
-    listed = await service.list_memories(app_name=ANN.app, user_id=ANN.user, memory_type="semantic")
+    service, who = OpenMemoryService(engine=memory), {"app_name": ANN.app, "user_id": ANN.user}
+    found = await service.search_memory(**who, query="Where does Ann live? 爵士乐")
+    listed = await service.list_memories(**who, memory_type="semantic")
     for entries in (found.memories, listed):
         marked = {
             one.content.parts[0].text: one.custom_metadata["hippocampus"].get("doubted_at")
@@ -126,20 +114,19 @@ async def test_adk_marks_doubtful_facts(memory):
 
 
 async def test_langgraph_marks_doubtful_facts(memory):
-    store = PgHippocampusStore(engine=memory)
-    namespace = memories_namespace(ANN.app, ANN.user)
+    store = langgraph_store.PgHippocampusStore(engine=memory)
+    namespace = langgraph_store.memories_namespace(ANN.app, ANN.user)
     found = await store.asearch(namespace, query="Where does Ann live?", limit=20)
     marked = {one.value["content"]: one.value["metadata"].get("doubted_at") for one in found
               if one.value["kind"] == "semantic"}  # fmt: skip
     assert at(3).isoformat() == marked["User lives in Boston."]
     config = {"configurable": {"user_id": ANN.user, "thread_id": "other"}}
-    [recall] = [one for one in memory_tools(store, app=ANN.app) if one.name == "recall"]
+    tools = langgraph_store.memory_tools(store, app=ANN.app)
+    [recall] = [one for one in tools if one.name == "recall"]
     told = await recall.ainvoke({"query": "Where does Ann live?"}, config)
     assert EN in [one["text"] for one in told["memories"]]
-    [recall_when] = [
-        one for one in memory_tools(store, app=ANN.app, with_time=True)
-        if one.name == "recall_when"
-    ]  # fmt: skip
+    timed = langgraph_store.memory_tools(store, app=ANN.app, with_time=True)
+    [recall_when] = [one for one in timed if one.name == "recall_when"]
     told = await recall_when.ainvoke({"when": "2026-03-02"}, config)
     assert EN in [one["text"] for one in told["memories"]], told
 
@@ -149,12 +136,11 @@ async def test_the_block_before_an_answer_marks_doubtful_facts(memory):
     from langchain_core.messages import AIMessage, HumanMessage
     from scripted_chat import ScriptedChatModel
 
-    store = PgHippocampusStore(engine=memory)
+    store = langgraph_store.PgHippocampusStore(engine=memory)
     model = ScriptedChatModel(answers=[AIMessage("In Boston, maybe.")])
-    agent = create_agent(model, middleware=[HippocampusMiddleware(store, app=ANN.app)])
-    await agent.ainvoke(
-        {"messages": [HumanMessage("Where do I live?")]},
-        {"configurable": {"user_id": ANN.user, "thread_id": "other"}},
-    )
+    middleware = langgraph_store.HippocampusMiddleware(store, app=ANN.app)
+    agent = create_agent(model, middleware=[middleware])
+    config = {"configurable": {"user_id": ANN.user, "thread_id": "other"}}
+    await agent.ainvoke({"messages": [HumanMessage("Where do I live?")]}, config)
     texts: Sequence[str] = [str(message.text) for message in model.asked[0]]
     assert any(EN in text for text in texts), texts

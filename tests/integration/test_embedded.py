@@ -15,15 +15,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
-from embedded_users import (
-    copied_clusters,
-    empty_folder,
-    notes,
-    pid_of,
-    servers_of,
-    until_stopped,
-    until_unused,
-)
+from embedded_users import copied_clusters, empty_folder, notes, pid_of, servers_of, until_unused
 from http_processes import command
 
 from shared_core.settings import Settings
@@ -71,15 +63,10 @@ def test_the_first_use_creates_a_durable_private_database(empty_home):
     home = empty_home / "two" / "levels"
     server = EmbeddedPostgres(home)
     expected = {
-        "data_directory": str(home / "postgres-18"),
-        "listen_addresses": "",
-        "fsync": "on",
-        "synchronous_commit": "on",
-        "full_page_writes": "on",
-        "max_connections": "300",
-        "server_encoding": "UTF8",
-        "lc_messages": "C",
-    }
+        "data_directory": str(home / "postgres-18"), "listen_addresses": "", "fsync": "on",
+        "synchronous_commit": "on", "full_page_writes": "on", "max_connections": "300",
+        "server_encoding": "UTF8", "lc_messages": "C",
+    }  # fmt: skip
     with psycopg.connect(server.acquire()) as session:
         found = {name: session.execute(f"SHOW {name}").fetchone() for name in expected}
         assert found == {name: (value,) for name, value in expected.items()}
@@ -103,8 +90,7 @@ def test_describe_sees_the_server_and_its_users(server, home, user_of):
     assert describe(home).initialised
     assert not describe(home).running
     server.acquire()
-    other = user_of(home)
-    other.acquire()
+    (other := user_of(home)).acquire()
     status = describe(home)
     assert status.running
     assert status.pid in servers_of(home)
@@ -149,8 +135,7 @@ def test_four_processes_make_one_server_and_the_last_stops_it(empty_home, user_o
     for user in four:
         user.send("server.acquire()")
     assert len({user.answer() for user in four}) == 1
-    log = (empty_home / "postgres.log").read_text()
-    assert log.count("starting PostgreSQL") == 1
+    assert (empty_home / "postgres.log").read_text().count("starting PostgreSQL") == 1
     assert list(empty_home.glob("postgres-18?*")) == []
     first = pid_of(empty_home)
     four[0].ask("server.release()")
@@ -162,8 +147,7 @@ def test_four_processes_make_one_server_and_the_last_stops_it(empty_home, user_o
 
 
 def test_a_killed_user_does_not_keep_the_server_up(server, home, user_of):
-    killed = user_of(home)
-    killed.acquire()
+    (killed := user_of(home)).acquire()
     killed.kill()
     server.acquire()
     server.release()
@@ -171,8 +155,7 @@ def test_a_killed_user_does_not_keep_the_server_up(server, home, user_of):
 
 
 def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(server, home, user_of):
-    parent = user_of(home)
-    parent.acquire()
+    (parent := user_of(home)).acquire()
     assert parent.ask("os.waitpid(fork(0), 0)[1]") == "0"
     assert describe(home).running
     child = int(parent.ask("fork(600)"))
@@ -185,8 +168,7 @@ def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(server, home, u
 
 
 def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(server, home, user_of):
-    starter = user_of(home)
-    starter.acquire()
+    (starter := user_of(home)).acquire()
     server.acquire()
     first = pid_of(home)
     os.killpg(starter.process.pid, signal.SIGINT)
@@ -197,8 +179,7 @@ def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(server, home, user
 
 
 def test_a_killed_server_comes_back_with_everything_committed(server, home, user_of):
-    other = user_of(home)
-    other.acquire()
+    (other := user_of(home)).acquire()
     for acquire in (server.acquire, other.acquire):
         victim = pid_of(home)
         os.kill(victim, signal.SIGKILL)
@@ -207,8 +188,7 @@ def test_a_killed_server_comes_back_with_everything_committed(server, home, user
 
 
 def test_a_start_waits_for_the_sessions_of_a_killed_server(server, home, user_of):
-    busy = user_of(home)
-    busy.acquire()
+    (busy := user_of(home)).acquire()
     busy.send("work()")
     with psycopg.connect(server.acquire()) as session:
         query = "SELECT FROM pg_stat_activity WHERE query LIKE 'SET%' AND state = 'active'"
@@ -255,8 +235,7 @@ def test_a_socket_that_was_cleaned_away_comes_back(server, home):
 @pytest.mark.usefixtures("copied_clusters")
 def test_a_deleted_folder_takes_its_server_along(empty_home):
     home = empty_home / "deleted"
-    server = EmbeddedPostgres(home)
-    server.acquire()
+    (server := EmbeddedPostgres(home)).acquire()
     shutil.rmtree(home)
     server.release()
     assert servers_of(home) == []
@@ -279,8 +258,7 @@ def test_a_folder_that_was_deleted_and_made_again_gets_one_new_server(empty_home
 
 def test_a_kill_inside_initdb_leaves_nothing_behind(empty_home, user_of):
     """Its initdb goes on. Its supervisor is there: else the next would wait for it."""
-    user = user_of(empty_home)
-    user.send("die_in_initdb()")
+    (user := user_of(empty_home)).send("die_in_initdb()")
     user.process.wait()
     assert not describe(empty_home).initialised
     server = EmbeddedPostgres(empty_home)
@@ -297,17 +275,13 @@ def test_settings_for_other_servers_are_ignored(server, monkeypatch):
 
 
 def test_a_long_log_is_moved_aside(server, home):
-    log = home / "postgres.log"
-    log.write_text("old\n" * 3_000_000)
+    (log := home / "postgres.log").write_text("old\n" * 3_000_000)
     server.acquire()
     assert log.stat().st_size < 100_000
     assert (home / "postgres.log.1").stat().st_size == 12_000_000
     assert len(server.log_tail(2).splitlines()) == 2
 
 
-if sys.platform == "win32":
-    pytest.skip("the embedded server needs POSIX", allow_module_level=True)
-ONE = Step("one", b"SELECT 1", {})
 SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP]
 
 
@@ -348,22 +322,19 @@ def test_the_server_ends_with_a_script_that_is_killed(home, user_of, signum):
 
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_the_server_ends_with_a_command_that_is_killed(home, signum):
-    worker = subprocess.Popen(
-        [*command(), "worker", "--uri", f"embedded://{home}"],
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    line = [*command(), "worker", "--uri", f"embedded://{home}"]
+    worker = subprocess.Popen(line, stderr=subprocess.DEVNULL, start_new_session=True)
     while not describe(home).running:
         assert worker.poll() is None
         time.sleep(0.05)
     worker.send_signal(signum)
     worker.wait()
-    until_stopped(home)  # its supervisor may have begun only now
+    while servers_of(home):  # its supervisor may have begun only now
+        time.sleep(0.05)
 
 
 def test_the_server_ends_with_a_user_that_is_killed_while_starting_it(home, user_of):
-    user = user_of(home)
-    user.send("server.acquire()")
+    (user := user_of(home)).send("server.acquire()")
     while not servers_of(home):
         assert user.process.poll() is None
     user.kill()
@@ -375,8 +346,7 @@ def test_the_server_ends_with_a_user_that_is_killed_while_starting_it(home, user
 def test_a_new_user_beside_the_end_of_the_last_one_has_a_server(home, user_of):
     new = EmbeddedPostgres(home)
     for _ in range(5):
-        last = user_of(home)
-        last.acquire()
+        (last := user_of(home)).acquire()
         last.process.kill()
         assert notes(new.acquire()) == ["committed"]
         last.process.wait()
@@ -446,7 +416,7 @@ async def test_the_server_ends_after_a_restart_that_was_cancelled(home, monkeypa
         return real(embedded)
 
     monkeypatch.setattr(EmbeddedPostgres, "acquire", acquire)
-    call = asyncio.create_task(database.run("/", ONE))
+    call = asyncio.create_task(database.run("/", Step("one", b"SELECT 1", {})))
     await asyncio.wait([call])
     assert call.cancelled()
     await database.close()

@@ -36,7 +36,6 @@ def test_any_folder_name_works(prepared, empty_home, name):
         server = EmbeddedPostgres(home)
         assert notes(server.acquire()) == ["committed"]
         sockets = describe(home).socket_directory
-        assert sockets is not None
         assert (sockets == home / "postgres-18") is (name == "记忆 é")
         assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
         assert len(str(sockets / ".s.PGSQL.5432").encode()) <= 100
@@ -46,10 +45,8 @@ def test_any_folder_name_works(prepared, empty_home, name):
 
 def test_a_socket_directory_of_someone_else_is_refused(prepared, empty_home):
     with lent(prepared, empty_home / "a,b") as home:
-        server = EmbeddedPostgres(home)
-        server.acquire()
+        (server := EmbeddedPostgres(home)).acquire()
         sockets = describe(home).socket_directory
-        assert sockets is not None
         server.release()
         sockets.symlink_to(empty_home)
         assert f"{sockets} belongs to another OS user" in error_of(home)
@@ -65,8 +62,7 @@ def test_root_opens_the_folder_of_the_memory_alone(prepared, empty_home):
     with lent(prepared, empty_home / "way" / "home") as home:
         home.chmod(0o700)
         home.parent.chmod(0o711)
-        server = EmbeddedPostgres(home)
-        server.acquire()
+        (server := EmbeddedPostgres(home)).acquire()
         server.release()
         assert modes_of(home.parent, home) == [0o711, 0o701]
         assert (home / "postgres-18").owner() == "pgserver"
@@ -76,8 +72,7 @@ def test_root_opens_the_folder_of_the_memory_alone(prepared, empty_home):
 @pytest.mark.usefixtures("copied_clusters")
 @pytest.mark.parametrize("place", ["below/a folder", ""])
 def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home, place):
-    private = empty_home / "private"
-    private.mkdir(mode=0o700)
+    (private := empty_home / "private").mkdir(mode=0o700)
     (diary := private / "diary.txt").touch()
     message = error_of(private / place)
     assert [diary] == list(private.iterdir())
@@ -85,8 +80,7 @@ def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home, place):
     assert f"run chmod o+x {private}, or give the memory a folder" in message
     assert modes_of(private) == [0o700]
     private.chmod(0o701)
-    server = EmbeddedPostgres(private / place)
-    server.acquire()
+    (server := EmbeddedPostgres(private / place)).acquire()
     server.release()
     assert modes_of(private) == [0o701]
 
@@ -124,12 +118,10 @@ def test_a_memory_of_root_is_opened_where_its_os_user_is_missing_until_then(
 @needs_root
 def test_no_os_user_is_made_for_a_folder_that_is_refused(empty_home, monkeypatch):
     monkeypatch.setattr(server_account, "SERVER_USER", "no-such-user")
-    program = empty_home / "useradd"
-    program.write_text(f"#!/bin/sh\ntouch '{empty_home}/made'\n")
+    (program := empty_home / "useradd").write_text(f"#!/bin/sh\ntouch '{empty_home}/made'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{empty_home}:{os.environ['PATH']}")
-    private = empty_home / "private"
-    private.mkdir(mode=0o700)
+    (private := empty_home / "private").mkdir(mode=0o700)
     assert f"no-such-user, which may not pass {private};" in error_of(private / "below")
     assert [] == list(private.iterdir())
     assert not (empty_home / "made").exists()
@@ -160,8 +152,7 @@ def test_closed_programs_are_copied_and_stay_closed(empty_home, monkeypatch):
 
 @needs_root
 def test_another_os_user_can_neither_connect_nor_start(home, user_of):
-    server = EmbeddedPostgres(home)
-    server.acquire()
+    (server := EmbeddedPostgres(home)).acquire()
     other = user_of(home, NOBODY)
     assert "Permission denied" in other.ask("connect()")
     (home / "postgres-18").chmod(0o755)
@@ -194,8 +185,7 @@ def test_an_ordinary_user_runs_it_as_itself(empty_home, user_of):
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every OS user has a name")
 def test_a_user_without_a_name_runs_it_too(empty_home, user_of):
     os.chown(empty_home, NAMELESS, NAMELESS)
-    user = user_of(empty_home, NAMELESS)
-    user.acquire()
+    (user := user_of(empty_home, NAMELESS)).acquire()
     assert psutil.Process(pid_of(empty_home)).uids().effective == NAMELESS
     assert user.ask("connect()") == "None"
     user.close()
@@ -222,8 +212,7 @@ def test_a_folder_that_cannot_be_made_is_named(empty_home):
 
 
 def test_files_of_another_version_are_left_alone(empty_home):
-    cluster = empty_home / "postgres-17"
-    cluster.mkdir()
+    (cluster := empty_home / "postgres-17").mkdir()
     (cluster / "PG_VERSION").write_text("17\n")
     assert "postgres-17 was made by PostgreSQL 17" in error_of(empty_home)
     cluster = cluster.rename(empty_home / "postgres-18")

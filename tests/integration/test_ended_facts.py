@@ -101,16 +101,14 @@ async def told(ann: Person, *texts: str) -> dict[str, list[str]]:
 
 
 async def test_a_player_moves_and_gives_up_games(ann):
-    held = await told(
-        ann, "我喜欢玩RPG游戏", "我性格内向，喜欢科技", "我搬到上海实习", "我不再喜欢游戏了"
-    )
+    texts = ("我喜欢玩RPG游戏", "我性格内向，喜欢科技", "我搬到上海实习", "我不再喜欢游戏了")
+    held = await told(ann, *texts)
     assert held == {"trait": ["内向"], "like": ["科技"], "residence": ["上海"]}
 
 
 async def test_another_employer_is_found_first(ann):
-    held = await told(
-        ann, "我会Python，在字节跳动上班", "language=zh-CN", "我换工作了，现在在腾讯上班"
-    )
+    texts = ("我会Python，在字节跳动上班", "language=zh-CN", "我换工作了，现在在腾讯上班")
+    held = await told(ann, *texts)
     assert (held["skill"], held["employer"]) == (["Python"], ["腾讯"])
     for question in ("workplace", "我在哪上班？"):
         first = (await ann.recall(question))[0].memory.text
@@ -120,14 +118,11 @@ async def test_another_employer_is_found_first(ann):
     assert ("has_skill", "Python") in [(one.relation, one.object) for one in edges]
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ("hi im tom", "my daughter's called Mia, shes 5"),
-        ("hello im Tom", "my daughters name is mia. shes 5"),
-        ("I'm Tom.", "This is my daughter Mia, she is 5 years old."),
-    ],
-)
+@pytest.mark.parametrize("texts", [
+    ("hi im tom", "my daughter's called Mia, shes 5"),
+    ("hello im Tom", "my daughters name is mia. shes 5"),
+    ("I'm Tom.", "This is my daughter Mia, she is 5 years old."),
+])  # fmt: skip
 async def test_a_daughter_has_a_name_and_an_age(ann, texts):
     held = await told(ann, *texts)
     expected = {"name": "tom", "relation.daughter": "mia", "relation.daughter.age": "5"}

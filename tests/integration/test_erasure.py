@@ -8,20 +8,21 @@ import json
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from uuid import UUID
 
 import psycopg
 import pytest
+from commands import run
 from langchain_core.messages import HumanMessage
-from psycopg import sql
+from postgres_admin import column, execute, rows
 from psycopg.rows import dict_row
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 from whole_user import START, WholeClock, populate, said, write_the_rest
 
 from langgraph_store.messages import turns_of
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.cli.main import app
 from shared_core.core.namespaces import scope_path
 from shared_core.ports.session_logs import Seen
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
@@ -77,28 +78,20 @@ async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(dsn):
     clock = WholeClock()
     async with open_memory(dsn, clock=clock, worker=False) as memory:
         await fill_with_ana_and_bob(memory, clock, dsn)
-        with psycopg.connect(dsn) as connection:
-            connection.execute(
-                "INSERT INTO hippocampus.schedules (tenant_id, task, next_at)"
-                " VALUES (%s, 'x', now())",
-                [TENANT],
-            )
+        columns = "INSERT INTO hippocampus.schedules (tenant_id, task, next_at)"
+        execute(dsn, f"{columns} VALUES ('{TENANT}', 'x', now())")
         clock.now = START + timedelta(days=900)
         before, others = rows_of(dsn, TENANT), rows_of(dsn, "/app/bob/")
-        assert {"shared_state", "schedules", "pipeline_log", "profiles", "conversations"} < {
-            *before
-        }
+        some = {"shared_state", "schedules", "pipeline_log", "profiles", "conversations"}
+        assert some < {*before}
         receipt = await memory.erase(ANA)
         after = rows_of(dsn, TENANT)
         assert {*after} <= STAYS
         assert others == rows_of(dsn, "/app/bob/")
-        gone = {
-            name: len(rows) for name, rows in before.items() if name not in STAYS | {"schedules"}
-        }
+        gone = {name: len(before[name]) for name in before.keys() - STAYS - {"schedules"}}
         assert gone == {name: n for name, n in receipt.counts.items() if name not in STAYS}
-        assert (
-            receipt.counts["tombstones"] == len(after["tombstones"]) - len(before["tombstones"]) > 0
-        )
+        marks = len(after["tombstones"]) - len(before["tombstones"])
+        assert receipt.counts["tombstones"] == marks > 0
         words = json.dumps([row for name in STAYS for row in after.get(name, [])], default=str)
         assert not [word for word in ("Lisbon", "cello", "Acme", "tea", "上海") if word in words]
         assert receipt.is_intact and not replace(receipt, counts={"memories": 1}).is_intact
@@ -128,20 +121,17 @@ async def test_tokens_lose_the_name_and_those_for_nobody_else_end(memory):
     own = await make("app", users=[ANA.user], label="phone of Ana")
     shared = await make("app", users=["bob", ANA.user], label="family")
     whole, foreign = await make("app"), await make("other", users=[ANA.user])
-    receipt = await memory.erase(ANA)
-    assert 2 == receipt.counts["api_tokens"]
+    assert 2 == (await memory.erase(ANA)).counts["api_tokens"]
     assert await memory.tokens.verify(own.text) is None
     left = await memory.tokens.verify(shared.text)
-    assert left is not None and (("bob",), "family") == (left.users, left.label)
+    assert (("bob",), "family") == (left.users, left.label)
     for token in (whole, foreign):
         assert token.token == await memory.tokens.verify(token.text)
     names = [(one.users, one.label) for one in await memory.tokens.list("app")]
     assert not [one for one in names if "Ana" in one[1] or ANA.user in (one[0] or ())]
 
 
-async def test_a_thread_goes_with_its_session_log_and_no_other_does(
-    shared_memory, shared_dsn, scope
-):
+async def test_a_thread_goes_with_its_session_log_and_no_other(shared_memory, shared_dsn, scope):
     memory, tenant, turn = shared_memory, scope_path(scope), said(40, "I bought a red kayak.")
     await memory.append_events(scope, "t1", [said(1, "I live in Leeds."), said(2, "I love tea.")])
     await memory.consolidate(scope, "t1")
@@ -164,7 +154,7 @@ async def test_a_thread_goes_with_its_session_log_and_no_other_does(
 
 async def test_the_commands_erase_only_when_it_is_meant(shared_memory, shared_dsn, scope):
     async def call(*arguments: str) -> Result:
-        return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--uri", shared_dsn])
+        return await asyncio.to_thread(run, *arguments, "--uri", shared_dsn)
 
     await shared_memory.remember(scope, "Ana skis.")
     refused = await call("erase", scope.app, scope.user)
@@ -215,11 +205,9 @@ async def test_the_planner_samples_no_words(dsn):
     clock = WholeClock()
     async with open_memory(dsn, clock=clock, worker=False) as memory:
         await fill_with_ana_and_bob(memory, clock, dsn)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("ANALYZE")
-        sampled = connection.execute(SAMPLED).fetchall()
-        everything = connection.execute("SELECT s::text FROM pg_statistic s").fetchall()
-        extended = connection.execute("SELECT FROM pg_statistic_ext").fetchall()
+    execute(dsn, "ANALYZE")
+    sampled, everything = rows(dsn, SAMPLED), rows(dsn, "SELECT s::text FROM pg_statistic s")
+    extended = rows(dsn, "SELECT FROM pg_statistic_ext")
     assert {("memories", "tenant_id"), ("facts", "valid_from")} < {row[:2] for row in sampled}
     assert [] == [row for row in sampled if row[2] not in HARMLESS and row[1] not in KEPT]
     # The digest of what a run wrote is a uuid, and would confirm a guess of the words.
@@ -232,9 +220,8 @@ def test_the_index_of_a_large_tenant_has_no_sample_of_vectors(dsn, monkeypatch):
     with store_at(dsn) as store:
         fill(store, count=600)
     build(dsn)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("ANALYZE")
-        sampled = {row[0] for row in connection.execute(SAMPLED).fetchall()}
+    execute(dsn, "ANALYZE")
+    sampled = {*column(dsn, SAMPLED)}
     assert "embeddings" in sampled
     assert not [name for name in sampled if name.startswith("embeddings_near_")]
 
@@ -256,17 +243,12 @@ async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(empty_
     server, clock = EmbeddedPostgres(empty_home), WholeClock()
     dsn = server.acquire()
     try:
-        uri = f"embedded://{empty_home}"
-        async with open_memory(uri, clock=clock, worker=False) as memory:
+        async with open_memory(f"embedded://{empty_home}", clock=clock, worker=False) as memory:
             await fill_with_ana_and_bob(memory, clock, dsn)
             await memory.erase(ANA)
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("CHECKPOINT")
-            assert {*WORDS} == {
-                one for words in files_with_words(empty_home).values() for one in words
-            }
-            for command in ("VACUUM FULL", "ANALYZE", "CHECKPOINT"):
-                connection.execute(sql.SQL(command))  # type: ignore[arg-type] # one of three
+        execute(dsn, "CHECKPOINT")
+        assert {*WORDS} == {*chain.from_iterable(files_with_words(empty_home).values())}
+        execute(dsn, "VACUUM FULL", "ANALYZE", "CHECKPOINT")
         assert {} == files_with_words(empty_home)
     finally:
         server.release()

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
+from postgres_admin import column
 from practised import practised  # noqa: F401
 from warm_python import run_warm
 
@@ -62,11 +62,8 @@ def test_a_companion_remembers_a_conversation_and_forgets_a_topic(dsn):
 
 def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn):
     run("langgraph_support/desk.py", dsn, "T-1", "the steam wand leaks")
-    printed = run("langgraph_support/desk.py", dsn, "T-2", "what leaks?")
-    assert "steam wand" in printed
-    with psycopg.connect(dsn) as connection:
-        threads = "SELECT count(DISTINCT thread_id) FROM public.checkpoints"
-        assert connection.execute(threads).fetchone() == (2,)
+    assert "steam wand" in run("langgraph_support/desk.py", dsn, "T-2", "what leaks?")
+    assert [2] == column(dsn, "SELECT count(DISTINCT thread_id) FROM public.checkpoints")
 
 
 def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path):
@@ -76,9 +73,7 @@ def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path):
 
 def test_the_readme_names_the_two_commands_exactly():
     lines = (EXAMPLES.parent / "README.md").read_text("utf-8").splitlines()
-    assert (
-        "python3 -m venv .venv && . .venv/bin/activate && pip install '.[all]' && hippocampus demo"
-        in lines
-    )
+    into = "python3 -m venv .venv && . .venv/bin/activate"
+    assert f"{into} && pip install '.[all]' && hippocampus demo" in lines
     assert "pip install -e '.[all,dev]' && pytest" in lines
     assert len(" ".join(lines).split()) <= 900

@@ -33,15 +33,12 @@ def test_every_line_gives_one_object():
     assert all({"text", "drafts", "needs_llm"} == set(one) for one in found)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "value", "slot"),
-    [
-        ("I work at Bosch", "profile", "Bosch", "employer"),
-        ("I love tea", "preference", "tea", "like"),
-        ("Never call me at night", "rule", "Never call me at night", "rule"),
-        ("我女儿叫灿灿", "relation", "灿灿", "relation.daughter"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind", "value", "slot"), [
+    ("I work at Bosch", "profile", "Bosch", "employer"),
+    ("I love tea", "preference", "tea", "like"),
+    ("Never call me at night", "rule", "Never call me at night", "rule"),
+    ("我女儿叫灿灿", "relation", "灿灿", "relation.daughter"),
+])  # fmt: skip
 def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
     [[draft]] = [one["drafts"] for one in objects(text)]
     assert (kind, value, slot) == (draft["kind"], draft["value"], draft["slot"])
@@ -52,16 +49,13 @@ def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
 TALK = "My daughter is called Mia\nShe loves drawing\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "values"),
-    [
-        ("I quit my job at Stripe and started at Figma two weeks ago.", "", ["Figma"]),
-        ("I love tea", "--without en.like.love", []),
-        (TALK, "", []),
-        (TALK, "--conversation", ["drawing"]),
-        pytest.param("I live in Porto. " + "word " * 400_000, "", ["Porto"], id="long"),
-    ],
-)
+@pytest.mark.parametrize(("text", "options", "values"), [
+    ("I quit my job at Stripe and started at Figma two weeks ago.", "", ["Figma"]),
+    ("I love tea", "--without en.like.love", []),
+    (TALK, "", []),
+    (TALK, "--conversation", ["drawing"]),
+    pytest.param("I live in Porto. " + "word " * 400_000, "", ["Porto"], id="long"),
+])  # fmt: skip
 def test_the_last_line_gives_what_rules_options_and_lines_before_let_it(text, options, values):
     assert values == [draft["value"] for draft in objects(text, *options.split())[-1]["drafts"]]
 
@@ -72,9 +66,8 @@ def test_dates_are_resolved_against_the_time_given():
 
 
 def test_what_rules_cannot_read_is_marked():
-    assert [True, False] == [
-        one["needs_llm"] for one in objects("He works at Amazon I guess\nWhat is Rust?\n")
-    ]
+    found = objects("He works at Amazon I guess\nWhat is Rust?\n")
+    assert [True, False] == [one["needs_llm"] for one in found]
 
 
 def test_people_see_lines():
@@ -117,13 +110,10 @@ def test_a_line_of_any_shape_gives_one_object(line):
     assert line == one["text"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (("--without", "en.like.lvoe"), 1, "no such pattern: en.like.lvoe"),
-        (("--said-at", "last week"), 2, "--said-at must be a day like"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (("--without", "en.like.lvoe"), 1, "no such pattern: en.like.lvoe"),
+    (("--said-at", "last week"), 2, "--said-at must be a day like"),
+])  # fmt: skip
 def test_a_wrong_option_is_an_error_that_names_it(arguments, code, told):
     ran = extract("I love tea\n", *arguments)
     assert code == ran.exit_code
@@ -135,7 +125,6 @@ def test_control_characters_and_lone_halves_of_emoji_do_no_harm():
 
 
 def test_the_benchmark_measures_the_same_reader():
-    ran = subprocess.run(
-        [*warm_python(), "-m", "benchmarks.extraction", "--json"], capture_output=True, text=True
-    )
+    command = [*warm_python(), "-m", "benchmarks.extraction", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True)
     assert {"EN", "ZH", "speed"} == set(json.loads(ran.stdout)), ran.stderr

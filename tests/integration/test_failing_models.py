@@ -57,16 +57,12 @@ async def values(service: OpenMemoryService) -> list[object]:
     ("error", "wait_s"),
     [(ModelUnavailable("down"), (2, 4)), (ModelQuotaExceeded("full", retry_after_s=90), (90, 99))],
 )
-async def test_a_waiting_caller_hears_of_the_failure_and_the_queue_tries_again(
-    dsn, now, error, wait_s
-):
-    model = Answering(error, *ANSWERS)
-    async with served(dsn, now, llm=model) as service:
+async def test_who_waits_hears_of_the_failure_and_the_queue_tries_again(dsn, now, error, wait_s):
+    async with served(dsn, now, llm=Answering(error, *ANSWERS)) as service:
         with pytest.raises(type(error), match=str(error)) as raised:
             await service.add_session_to_memory(session())
-        assert ["The turns are stored, and a job in the queue tries again."] == (
-            raised.value.__notes__
-        )
+        note = "The turns are stored, and a job in the queue tries again."
+        assert [note] == raised.value.__notes__
         assert (await service.search_memory(app_name="app", user_id="ann", query="Oslo")).memories
         assert [("pending", 0)] == jobs(dsn)
         [job] = await service.engine.jobs.list()
@@ -140,8 +136,7 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
 @pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
 async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(dsn, now, error):
     read, summary = ANSWERS
-    model = Answering(read, error, summary)
-    async with served(dsn, now, llm=model, wait=False) as service:
+    async with served(dsn, now, llm=Answering(read, error, summary), wait=False) as service:
         await service.add_session_to_memory(session())
         await service.engine.jobs.serve(once=True)
         assert ["Oslo"] == await values(service)

@@ -8,15 +8,16 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import count
 from typing import Any
 
 import psycopg
 import pytest
+from postgres_admin import column, execute
 from turns import START, Clock, said
+from waiting import until
 from warm_python import warm_python
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
@@ -34,14 +35,6 @@ from shared_core.storage.postgres.connection.statements import Step
 from shared_core.storage.postgres.events import PostgresEvents
 
 ANN = Scope("app", "ann")
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Return once something is true."""
-    for _ in count():
-        if done():
-            return
-        await asyncio.sleep(0.01)
 
 
 async def key_of(memory: MemoryEngine, scope: Scope, text: str) -> str:
@@ -83,9 +76,8 @@ async def test_a_turn_forgotten_while_it_is_read_leaves_no_fact(shared_dsn, scop
 
 async def test_a_sweep_deletes_what_expired_below_its_path_only(clocked, clock):
     places = [("a", "b", "x"), ("a", "b", "y"), ("c", "d", "x")]
-    await clocked.run_item_ops(
-        [WriteItem(address=(place, "k"), value={"text": "tea"}, ttl_s=60) for place in places]
-    )
+    tea = {"value": {"text": "tea"}, "ttl_s": 60}
+    await clocked.run_item_ops([WriteItem(address=(place, "k"), **tea) for place in places])
     clock.forward(minutes=2)
     assert [1, 1, 1] == [await clocked.sweep_expired(place) for place in (*places[:2], ())]
 
@@ -94,24 +86,19 @@ async def test_a_sweep_deletes_what_expired_below_its_path_only(clocked, clock):
 async def test_an_embedded_server_that_was_killed_comes_back(tmp_path):
     async with open_memory(tmp_path) as memory:
         await memory.remember(ANN, "Ann sails.")
-        pid = describe(tmp_path).pid
-        assert pid
-        os.kill(pid, signal.SIGKILL)
+        os.kill(describe(tmp_path).pid, signal.SIGKILL)
         await until(lambda: not describe(tmp_path).running)
         assert ["Ann sails."] == [hit.memory.text for hit in await memory.recall(ANN, "sails")]
     assert not describe(tmp_path).running
 
 
-@pytest.mark.parametrize(
-    ("memory_fields", "complaint"),
-    [
-        ({"kind": "nonsense"}, "kind 'nonsense'"),
-        ({"importance": 11}, "importance"),
-        ({"occurred_at": datetime(2026, 1, 1)}, "occurred_at has no time zone"),  # noqa: DTZ001
-        ({"expires_at": datetime(2026, 1, 1)}, "expires_at has no time zone"),  # noqa: DTZ001
-        ({"occurred_at": datetime.fromisoformat("0001-01-01T00:00+14:00")}, "out of range"),
-    ],
-)
+@pytest.mark.parametrize(("memory_fields", "complaint"), [
+    ({"kind": "nonsense"}, "kind 'nonsense'"),
+    ({"importance": 11}, "importance"),
+    ({"occurred_at": datetime(2026, 1, 1)}, "occurred_at has no time zone"),  # noqa: DTZ001
+    ({"expires_at": datetime(2026, 1, 1)}, "expires_at has no time zone"),  # noqa: DTZ001
+    ({"occurred_at": datetime.fromisoformat("0001-01-01T00:00+14:00")}, "out of range"),
+])  # fmt: skip
 async def test_a_memory_that_cannot_be_is_refused(shared_memory, scope, memory_fields, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await shared_memory.remember(scope, ["tea", NewMemory(text="tea", **memory_fields)])  # type: ignore[arg-type]
@@ -155,13 +142,11 @@ async def waiting(admin: psycopg.Connection[Any], number: int, task: asyncio.Tas
     await until(lambda: task.done() or admin.execute(WAITING).fetchall() >= [(number,)])
 
 
-def counts(admin: psycopg.Connection[Any]) -> list[tuple[int, ...]]:
-    """Return the numbers of memories, events and tombstones of the turn."""
-    return admin.execute(
-        "SELECT (SELECT count(*) FROM hippocampus.memories WHERE text = 'I sail.'),"
-        " (SELECT count(*) FROM hippocampus.events WHERE event_id = 'e1'),"
-        " (SELECT count(*) FROM hippocampus.tombstones WHERE event_id = 'e1')"
-    ).fetchall()
+COUNTS = (
+    "SELECT (SELECT count(*) FROM hippocampus.memories WHERE text = 'I sail.'),"
+    " (SELECT count(*) FROM hippocampus.events WHERE event_id = 'e1'),"
+    " (SELECT count(*) FROM hippocampus.tombstones WHERE event_id = 'e1')"
+)
 
 
 @pytest.mark.parametrize("first", ["forgotten", "appended"])
@@ -205,7 +190,7 @@ async def test_a_turn_that_is_forgotten_and_appended_at_the_same_time_is_gone(
                 forgotten = partial(forgotten_at_the_gate, ["e1"])
                 done = await both(storage.transact(scope_path(ANN), forgotten), appending)
                 assert [0, set()] == done
-            assert counts(admin) == [(0, 0, 1)]
+            assert admin.execute(COUNTS).fetchall() == [(0, 0, 1)]
 
 
 @pytest.fixture
@@ -214,10 +199,7 @@ def every_day(monkeypatch):
 
 
 def demoted(dsn: str) -> int:
-    with psycopg.connect(dsn) as superuser:
-        row = superuser.execute("SELECT count(demoted_at) FROM hippocampus.memories").fetchone()
-    assert row
-    return int(row[0])
+    return int(column(dsn, "SELECT count(demoted_at) FROM hippocampus.memories")[0])
 
 
 @pytest.mark.usefixtures("every_day")
@@ -295,11 +277,11 @@ async def test_the_worker_command_forgets(dsn):
         assert 0 == done.returncode, done.stderr
         assert told == ("1 demoted, 0 archived, 0 erased" in done.stderr), done.stderr
     assert 1 == demoted(dsn)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute("UPDATE hippocampus.memories SET demoted_at = NULL")
-        superuser.execute("UPDATE hippocampus.memory_access SET stage = 0, staged_at = NULL,"
-                          " forget_at = '2020-01-01'")  # fmt: skip
-        superuser.execute("UPDATE hippocampus.schedules SET next_at = '2020-01-01'")
+    execute(
+        dsn, "SET search_path TO hippocampus; UPDATE memories SET demoted_at = NULL;"
+        " UPDATE memory_access SET stage = 0, staged_at = NULL, forget_at = '2020-01-01';"
+        " UPDATE schedules SET next_at = '2020-01-01'",
+    )  # fmt: skip
     serving = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     await until(lambda: demoted(dsn) or serving.poll() is not None)
     serving.terminate()

@@ -13,6 +13,9 @@ from shared_core.retention.forget_requests import NewTurns
 
 pytestmark = pytest.mark.both_engines
 
+BAKER, LEEDS = "My brother Theo is a baker.", "I live in Leeds."
+FORGET = "Forget what I said about Theo"
+
 
 class Talk:
     """A user who talks, a turn a minute."""
@@ -23,8 +26,7 @@ class Talk:
 
     async def say(self, text: str, thread: str = "t", role: str = "user") -> NewTurns:
         self.said += 1
-        turn = said(self.said, text, author=role, role=role)
-        return await self.ann.append_events(thread, [turn])
+        return await self.ann.append_events(thread, [said(self.said, text, author=role, role=role)])
 
     async def learn(self, *texts: str) -> None:
         """Say texts, and have them read."""
@@ -45,6 +47,12 @@ class Talk:
             context.prompt.replace(query, ""),
         ])  # fmt: skip
 
+    async def keeps(self, query: str, kept: str, gone: str) -> None:
+        """Assert that memory tells one word of a query, and not another."""
+        told = await self.told(query)
+        assert gone not in told
+        assert kept in told
+
 
 @pytest.fixture
 def talk(ann):
@@ -52,17 +60,12 @@ def talk(ann):
 
 
 async def test_what_is_about_a_person_leaves_recall_at_once(talk):
-    await talk.learn(
-        "My brother Theo is a baker.", "I live in Leeds.", "Theo came round on Sunday."
-    )
+    await talk.learn(BAKER, LEEDS, "Theo came round on Sunday.")
     assert "Theo" in await talk.told("What do you know about Theo?")
-    new = await talk.say("Forget what I said about Theo")
-    [gone] = new.set_aside
+    [gone] = (await talk.say(FORGET)).set_aside
     assert gone.topic == "Theo"
     assert gone.done.memories >= 4 and gone.done.facts >= 1
-    told = await talk.told("What do you know about Theo?")
-    assert "Theo" not in told
-    assert "Leeds" in told
+    await talk.keeps("What do you know about Theo?", "Leeds", gone="Theo")
     await talk.learn("I love tea.")
     assert "Theo" not in await talk.told("Who is Theo?")
 
@@ -71,25 +74,21 @@ async def test_the_name_of_a_relative_is_known(talk):
     await talk.learn("我弟弟叫阿泽。", "我住在苏州。", "阿泽下周来看我。")
     [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
     assert gone.topic == "我弟弟"
-    told = await talk.told("阿泽是谁？")
-    assert "阿泽" not in told
-    assert "苏州" in told
+    await talk.keeps("阿泽是谁？", "苏州", gone="阿泽")
 
 
 async def test_a_topic_goes_in_each_form_of_its_word(talk):
     await talk.learn("I used to smoke but I quit.", "I am a social worker and I live in Leeds.")
     [gone] = (await talk.say("please forget what I told you about smoking")).set_aside
     assert gone.done.memories >= 1
-    told = await talk.told("What did I give up?")
-    assert "smok" not in told
-    assert "Leeds" in told
+    await talk.keeps("What did I give up?", "Leeds", gone="smok")
     [kept] = (await talk.say("please forget what I told you about work")).set_aside
     assert kept.done.facts == 0
     assert "worker" in await talk.told("What is my job?")
 
 
 async def test_undoing_the_run_brings_all_back(talk):
-    await talk.learn("My brother Theo is a baker.")
+    await talk.learn(BAKER)
     before = [one.statement for one in await talk.ann.facts()]
     [gone] = (await talk.say("forget everything about theo please")).set_aside
     assert await talk.ann.facts() == []
@@ -104,28 +103,25 @@ async def test_undoing_the_run_brings_all_back(talk):
 async def test_it_is_erased_after_thirty_days(ann_by_clock):
     ann = ann_by_clock
     talk, owned = Talk(ann), (ann.scope.app, ann.scope.user)
-    await talk.learn("My brother Theo is a baker.", "I live in Leeds.")
+    await talk.learn(BAKER, LEEDS)
     await talk.say("Forget what I said about Theo.")
     ann.clock.day = 29
     assert await ann.memory.sweep_expired(owned) == 0
     ann.clock.day = 31
     assert await ann.memory.sweep_expired(owned) >= 2
-    exported = [line async for line in ann.export()]
-    assert "Theo" not in "".join(exported)
-    assert "Leeds" in "".join(exported)
+    exported = "".join([line async for line in ann.export()])
+    assert "Theo" not in exported
+    assert "Leeds" in exported
 
 
 async def test_turns_that_no_run_has_read_draw_no_facts(talk):
-    await talk.learn(
-        "My brother Theo is a baker.", "I live in Leeds.", "Forget what I said about Theo"
-    )
+    await talk.learn(BAKER, LEEDS, FORGET)
     assert "Theo" not in await talk.told("Who is Theo?")
     assert [one.slot for one in await talk.ann.facts()] == ["residence"]
 
 
 async def test_what_is_said_after_a_request_stays(talk):
-    texts = ("My brother Theo is a baker.", "Forget what I said about Theo",
-             "I have a new friend called Theo.")  # fmt: skip
+    texts = (BAKER, FORGET, "I have a new friend called Theo.")
     events = [said(str(place), text) for place, text in enumerate(texts)]
     new = await talk.ann.append_events("t", events)
     assert [one.done.memories for one in new.set_aside] == [2]
@@ -134,7 +130,7 @@ async def test_what_is_said_after_a_request_stays(talk):
 
 
 async def test_a_topic_is_set_aside_once(talk):
-    await talk.learn("My brother Theo is a baker.")
+    await talk.learn(BAKER)
     assert (await talk.ann.forget_about("Theo")).done.run_id is not None
     again = await talk.ann.forget_about("Theo")
     assert (again.done.run_id, again.done.memories) == (None, 0)
@@ -145,8 +141,6 @@ async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk)
     await talk.say("I met a chess club in Leeds.")
     theo = await talk.ann.forget_about("Theo")
     chess = await talk.ann.forget_about("chess")
-    assert theo.done.run_id is not None
-    assert chess.done.run_id is not None
     with pytest.raises(Conflict, match=str(chess.done.run_id)):
         await talk.ann.undo_run(theo.done.run_id)
     assert "chess" not in await talk.told("Who plays chess?")
@@ -156,24 +150,22 @@ async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk)
 
 
 async def test_what_was_forgotten_may_be_said_again(talk):
-    await talk.learn("My brother Theo is a baker.")
-    await talk.learn("Forget what I said about Theo", "My brother Theo is a baker.")
+    await talk.learn(BAKER)
+    await talk.learn(FORGET, BAKER)
     slots = [one.slot for one in await talk.ann.facts()]
     assert slots == ["relation.brother", "relation.brother.job"]
 
 
 async def test_an_old_request_leaves_what_was_said_later(talk):
-    await talk.learn("My brother Theo is a baker.")
-    asking = said("old", "Forget what I said about Theo", at(-1))
-    new = await talk.ann.append_events("older", [asking])
+    await talk.learn(BAKER)
+    new = await talk.ann.append_events("older", [said("old", FORGET, at(-1))])
     assert [(one.done.facts, one.done.edges) for one in new.set_aside] == [(0, 0)]
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
 async def test_what_was_brought_back_is_read_by_the_next_run(talk):
-    await talk.say("My brother Theo is a baker.")
-    [gone] = (await talk.say("Forget what I said about Theo")).set_aside
-    assert gone.done.run_id is not None
+    await talk.say(BAKER)
+    [gone] = (await talk.say(FORGET)).set_aside
     await talk.ann.undo_run(gone.done.run_id)
     await talk.ann.consolidate("t")
     assert "relation.brother" in [one.slot for one in await talk.ann.facts()]
@@ -188,34 +180,28 @@ async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with):
 
     ann = ann_with(extractor=Interrupted())
     talk = Talk(ann)
-    await talk.learn("My brother Theo is a baker.", "I live in Leeds.")
-    told = await talk.told("Who is Theo, and where do I live?")
-    assert "Theo" not in told
-    assert "Leeds" in told
+    await talk.learn(BAKER, LEEDS)
+    await talk.keeps("Who is Theo, and where do I live?", "Leeds", gone="Theo")
 
 
 async def test_only_the_user_may_ask(talk):
-    await talk.say("My brother Theo is a baker.")
-    new = await talk.say("Forget what I said about Theo", role="agent")
-    assert new.set_aside == ()
+    await talk.say(BAKER)
+    assert (await talk.say(FORGET, role="agent")).set_aside == ()
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
 async def test_an_option_switches_it_off(ann_with):
-    ann = ann_with(forget_requests=False)
-    talk = Talk(ann)
-    await talk.say("My brother Theo is a baker.")
-    assert (await talk.say("Forget what I said about Theo")).set_aside == ()
+    talk = Talk(ann := ann_with(forget_requests=False))
+    await talk.say(BAKER)
+    assert (await talk.say(FORGET)).set_aside == ()
     assert "baker" in await talk.told("Who is Theo?")
-    gone = await ann.forget_about("Theo")
-    assert gone.done.memories == 2
+    assert (await ann.forget_about("Theo")).done.memories == 2
     assert "Theo" not in await talk.told("Who is Theo?")
 
 
 async def test_a_topic_nobody_spoke_of_changes_nothing(talk):
-    await talk.say("I live in Leeds.")
-    gone = await talk.ann.forget_about("Theo")
-    assert gone.done.run_id is None
+    await talk.say(LEEDS)
+    assert (await talk.ann.forget_about("Theo")).done.run_id is None
     assert await talk.ann.runs() == []
     with pytest.raises(InvalidInput, match="topic must name something"):
         await talk.ann.forget_about("it")
@@ -223,13 +209,9 @@ async def test_a_topic_nobody_spoke_of_changes_nothing(talk):
 
 async def test_process_memory_says_what_went_and_keeps_it_out(ann):
     user, app = ann.scope.user, ann.scope.app
-    await ann.memory.process_memory("My brother Theo is a baker.", user, app=app)
-    answer = await ann.memory.process_memory("forget what i said about theo", user, app=app)
-    [gone] = answer["metadata"]["set_aside"]
-    assert gone["topic"] == "theo"
-    await ann.memory.process_memory("I live in Leeds.", user, app=app)
+    texts = (BAKER, "forget what i said about theo", LEEDS)
+    answers = [await ann.memory.process_memory(text, user, app=app) for text in texts]
+    assert ["theo"] == [gone["topic"] for gone in answers[1]["metadata"]["set_aside"]]
     await ann.memory.end_session(user_id=user, app=app)
     assert await ann.memory.flush()
-    told = await Talk(ann).told("Who is Theo, and where do I live?")
-    assert "Theo" not in told
-    assert "Leeds" in told
+    await Talk(ann).keeps("Who is Theo, and where do I live?", "Leeds", gone="Theo")

@@ -34,7 +34,6 @@ TURN = {
     "event_id": "1", "role": "user", "author": "ana", "text": "I live in Lisbon.",
     "occurred_at": "2026-03-01T12:00:00Z",
 }  # fmt: skip
-OPEN = ServerOptions(auth=False)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -63,9 +62,8 @@ async def test_a_problem_tells_how_many_faults_it_does_not_name(client):
     body = {"user_id": "ana", "thread_id": "t", "events": [{"role": "user", "content": "Hi."}]}
     told = problem_of(await client.post("/events", json=body), 422, "invalid-input")
     assert told["detail"].endswith("; 1 more in errors")
-    assert {"field": "body.events.0.content", "reason": "Extra inputs are not permitted"} in (
-        told["errors"]
-    )
+    named = {"field": "body.events.0.content", "reason": "Extra inputs are not permitted"}
+    assert named in told["errors"]
 
 
 async def test_what_is_remembered_is_recalled_listed_and_forgotten(client, shared_memory, ana):
@@ -112,9 +110,8 @@ async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, a
     assert 202 == (await client.post("/jobs", json=again)).status_code
     shown = await client.get(f"/jobs/{job['job_id']}", params={"app": ana.app})
     assert job["job_id"] == shown.json()["job_id"]
-    done = await client.post(f"/jobs/{job['job_id']}/retry")
-    assert {"changed": 0} == done.json()
-    async with client_of(shared_memory, OPEN, make_app=app_of) as of_default:
+    assert {"changed": 0} == (await client.post(f"/jobs/{job['job_id']}/retry")).json()
+    async with client_of(shared_memory, ServerOptions(auth=False), make_app=app_of) as of_default:
         problem_of(await of_default.get(f"/jobs/{job['job_id']}"), 404, "not-found")
 
 
@@ -152,10 +149,7 @@ async def test_a_conversation_as_document_003_tells_it(client, shared_memory):
     assert "灿灿" in {one["target"] for one in graph["relations"]}
 
 
-async def test_an_export_is_what_an_import_reads(
-    shared_memory, ana, dsn, tmp_path,
-    monkeypatch,
-):  # fmt: skip
+async def test_an_export_is_what_an_import_reads(shared_memory, ana, dsn, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "CHUNK_CHARACTERS", 4_000)
     monkeypatch.setattr(lines, "MOST_LINES", 30)
     await shared_memory.remember(ana, [f"Ana has note {n}. 灿灿" for n in range(70)])
@@ -166,10 +160,8 @@ async def test_an_export_is_what_an_import_reads(
         problem_of(await client.get("/export"), 403, "forbidden")
     assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
     assert answer.text.endswith("\n") and "Bob" not in answer.text
-    expected = [line async for line in shared_memory.export(ana)]
-    assert expected == answer.text.splitlines()
-    file = tmp_path / "ana.jsonl"
-    file.write_bytes(answer.content)
+    assert [line async for line in shared_memory.export(ana)] == answer.text.splitlines()
+    (file := tmp_path / "ana.jsonl").write_bytes(answer.content)
     async with open_memory(dsn, worker=False) as other:
         await other.import_lines(file)
         assert 70 == await other.count_memories(ana)
@@ -199,9 +191,8 @@ async def nothing_more() -> MutableMapping[str, Any]:
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
 async def test_who_stops_reading_an_export_gives_its_place_back(
-    exporting, shared_memory, ana,
-    monkeypatch, spec_version,
-):  # fmt: skip
+    exporting, shared_memory, ana, monkeypatch, spec_version
+):
     monkeypatch.setattr(export, "CHUNK_CHARACTERS", 1_000)
     monkeypatch.setattr(export, "STALLED_S", 0.2)
     await shared_memory.remember(ana, [f"Note {n}." for n in range(30)])
@@ -252,8 +243,7 @@ async def test_a_reader_that_stalls_gives_way_to_the_next(exporting, monkeypatch
             await asyncio.Future()
 
     def ask() -> asyncio.Task[None]:
-        asked = {**ASKED, "app": app, "state": {}}
-        return asyncio.create_task(app(asked, nothing_more, send))
+        return asyncio.create_task(app({**ASKED, "app": app, "state": {}}, nothing_more, send))
 
     slow = [ask() for _ in range(export.MAX_AT_ONCE)]
     for _ in slow:
@@ -268,60 +258,47 @@ async def test_a_reader_that_stalls_gives_way_to_the_next(exporting, monkeypatch
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "kind"),
-    [
-        ("/nowhere", 404, "no-such-path"),
-        ("/recall", 405, "method-not-allowed"),
-        ("/memories?user_id=a&limit=0", 422, "invalid-input"),
-        ("/memories?user_id=a&user_id=b", 422, "invalid-input"),
-        ("/jobs/no-uuid", 422, "invalid-input"),
-        ("/jobs?usr_id=ana", 422, "invalid-input"),
-        ("/health?x=1", 422, "invalid-input"),
-    ],
-)
+@pytest.mark.parametrize(("path", "status", "kind"), [
+    ("/nowhere", 404, "no-such-path"), ("/recall", 405, "method-not-allowed"),
+    ("/memories?user_id=a&limit=0", 422, "invalid-input"),
+    ("/memories?user_id=a&user_id=b", 422, "invalid-input"),
+    ("/jobs/no-uuid", 422, "invalid-input"), ("/jobs?usr_id=ana", 422, "invalid-input"),
+    ("/health?x=1", 422, "invalid-input"),
+])  # fmt: skip
 async def test_an_address_that_is_refused_is_a_problem(client, path, status, kind):
     problem_of(await client.get(path), status, kind)
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "told"),
-    [
-        ("/recall", None, "body"),
-        ("/recall", [], "body"),
-        ("/recall", {"user_id": "ana"}, "body.query: Field required"),
-        ("/recall", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
-        ("/recall", {"user_id": "a", "query": " \n"}, "body.query: must not be empty or blank"),
-        ("/search", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
-        ("/search", {"user_id": "a", "query": " \n"}, "body.query: must not be empty or blank"),
-        ("/recall", {"user_id": "a\x00", "query": "x"}, "body.user_id: must not be blank"),
-        ("/recall", {"user_id": " ", "query": "x"}, "body.user_id: must not be blank"),
-        ("/recall", {"query": "x"}, "user_id is missing: it is optional only with a token for one"),
-        ("/recall", {**ASK, "x": 1}, "body.x"),
-        ("/recall", {**ASK, "limit": "5"}, "body.limit"),
-        ("/recall", {**ASK, "asked_at": 0}, "body.asked_at"),
-        ("/recall", {**ASK, "asked_at": "2024-05-01"}, "body.asked_at"),
-        ("/remember", {"user_id": "a", "memories": [" "]}, "body.memories.0"),
-        ("/process", {"user_id": "a", "input": " \u3000"}, "body.input: must not be empty"),
-        ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not contain NUL"),
-        ("/erase", {}, "body.user_id: Field required"),
-    ],
-)
+@pytest.mark.parametrize(("path", "body", "told"), [
+    ("/recall", None, "body"), ("/recall", [], "body"),
+    ("/recall", {"user_id": "ana"}, "body.query: Field required"),
+    ("/recall", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
+    ("/recall", {"user_id": "a", "query": " \n"}, "body.query: must not be empty or blank"),
+    ("/search", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
+    ("/search", {"user_id": "a", "query": " \n"}, "body.query: must not be empty or blank"),
+    ("/recall", {"user_id": "a\x00", "query": "x"}, "body.user_id: must not be blank"),
+    ("/recall", {"user_id": " ", "query": "x"}, "body.user_id: must not be blank"),
+    ("/recall", {"query": "x"}, "user_id is missing: it is optional only with a token for one"),
+    ("/recall", {**ASK, "x": 1}, "body.x"), ("/recall", {**ASK, "limit": "5"}, "body.limit"),
+    ("/recall", {**ASK, "asked_at": 0}, "body.asked_at"),
+    ("/recall", {**ASK, "asked_at": "2024-05-01"}, "body.asked_at"),
+    ("/remember", {"user_id": "a", "memories": [" "]}, "body.memories.0"),
+    ("/process", {"user_id": "a", "input": " \u3000"}, "body.input: must not be empty"),
+    ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not contain NUL"),
+    ("/erase", {}, "body.user_id: Field required"),
+])  # fmt: skip
 async def test_a_body_that_is_refused_is_told_in_words(client, path, body, told):
     answer = problem_of(await client.post(path, json=body), 422, "invalid-input")
     assert answer["detail"].startswith(told), answer
     assert "pattern" not in str(answer)
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"text": "x", "importance": 11}, "body.memories.0.memory.importance"),
-        ({"importance": 5}, "body.memories.0.memory.text"),
-        (" ", "body.memories.0.text"),
-        (5, "body.memories.0.text"),
-    ],
-)
+@pytest.mark.parametrize(("given", "field"), [
+    ({"text": "x", "importance": 11}, "body.memories.0.memory.importance"),
+    ({"importance": 5}, "body.memories.0.memory.text"),
+    (" ", "body.memories.0.text"),
+    (5, "body.memories.0.text"),
+])  # fmt: skip
 async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(client, given, field):
     answer = await client.post("/remember", json={"user_id": "ana", "memories": [given]})
     assert [field] == [one["field"] for one in answer.json()["errors"]]
@@ -330,20 +307,17 @@ async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(client, g
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.mark.parametrize(
-    ("content", "headers", "status", "kind"),
-    [
-        (b'{"user_id": "ana", ', JSON, 400, "malformed-json"),
-        (b'{"user_id": "\xff\xfe", "query": "x"}', JSON, 400, "malformed-body"),
-        (b"[" * 100_000, JSON, 400, "malformed-body"),
-        (b'{"user_id": 1' + b"0" * 5000 + b"}", JSON, 400, "malformed-body"),
-        (b'{"user_id": "\\ud800", "query": "x"}', JSON, 422, "invalid-input"),
-        (b'{"user_id": "a", "query": "x", "min_relevance": NaN}', JSON, 422, "invalid-input"),
-        (b'{"user_id": "a", "query": "x"}', {"Content-Type": "text/plain"}, 415, "unsupported"),
-        (b'{"user_id": "a", "query": "x"}', {}, 415, "unsupported"),
-        (b'{"query": "' + b"x" * 2000 + b'"}', JSON, 413, "too-large"),
-    ],
-)
+@pytest.mark.parametrize(("content", "headers", "status", "kind"), [
+    (b'{"user_id": "ana", ', JSON, 400, "malformed-json"),
+    (b'{"user_id": "\xff\xfe", "query": "x"}', JSON, 400, "malformed-body"),
+    (b"[" * 100_000, JSON, 400, "malformed-body"),
+    (b'{"user_id": 1' + b"0" * 5000 + b"}", JSON, 400, "malformed-body"),
+    (b'{"user_id": "\\ud800", "query": "x"}', JSON, 422, "invalid-input"),
+    (b'{"user_id": "a", "query": "x", "min_relevance": NaN}', JSON, 422, "invalid-input"),
+    (b'{"user_id": "a", "query": "x"}', {"Content-Type": "text/plain"}, 415, "unsupported"),
+    (b'{"user_id": "a", "query": "x"}', {}, 415, "unsupported"),
+    (b'{"query": "' + b"x" * 2000 + b'"}', JSON, 413, "too-large"),
+])  # fmt: skip
 async def test_bodies_that_cannot_be_read_are_named(shared_memory, content, headers, status, kind):
     options = ServerOptions(auth=False, max_body=1000 if status == 413 else 200_000)
     async with client_of(shared_memory, options, make_app=app_of) as client:
@@ -356,8 +330,7 @@ async def test_a_lone_surrogate_in_a_text_is_replaced(client):
     memories = b'["tea \\ud83d", {"text": "x", "metadata": {"n": NaN}}]'
     content = b'{"user_id": "ana", "memories": ' + memories + b"}"
     answer = await client.post("/remember", content=content, headers=JSON)
-    told = problem_of(answer, 422, "invalid-input")
-    assert "tea" not in json.dumps(told)
+    assert "tea" not in json.dumps(problem_of(answer, 422, "invalid-input"))
 
 
 async def test_a_request_keeps_its_id_and_a_bad_one_is_replaced(client):
@@ -411,8 +384,7 @@ async def test_a_revoked_token_closes_within_seconds(shared_memory):
 async def test_the_first_token_closes_the_door_of_this_machine(memory):
     async with client_of(memory, ServerOptions()) as client:
         assert 200 == (await client.get("/memories?user_id=a")).status_code
-    new = await memory.tokens.create("app")
-    await memory.tokens.revoke(new.token.token_id)
+    await memory.tokens.revoke((await memory.tokens.create("app")).token.token_id)
     async with client_of(memory, ServerOptions()) as client:
         problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
 
@@ -432,32 +404,22 @@ async def test_the_first_token_is_seen_within_seconds(memory):
 async def test_a_token_that_is_shown_is_checked_where_none_is_needed(memory, auth):
     async with client_of(memory, ServerOptions(auth=auth)) as client:
         assert 200 == (await client.get("/memories?user_id=bob")).status_code
-        nonsense = {"Authorization": "Bearer nonsense"}
-        answer = await client.get("/memories?user_id=bob", headers=nonsense)
-        problem_of(answer, 401, "unauthorized")
+        client.headers["Authorization"] = "Bearer nonsense"
+        problem_of(await client.get("/memories?user_id=bob"), 401, "unauthorized")
         new = await memory.tokens.create("one", users=["ana"])
-        headers = {"Authorization": f"Bearer {new.text}"}
-        answer = await client.get("/memories?user_id=bob", headers=headers)
-        problem_of(answer, 403, "forbidden")
-        problem_of(await client.get("/export", headers=headers), 403, "forbidden")
-        answer = await client.get("/memories?user_id=ana", headers=headers)
-        assert 200 == answer.status_code
+        client.headers["Authorization"] = f"Bearer {new.text}"
+        for path in ("/memories?user_id=bob", "/export"):
+            problem_of(await client.get(path), 403, "forbidden")
+        assert 200 == (await client.get("/memories?user_id=ana")).status_code
 
 
-@pytest.mark.parametrize(
-    ("host", "headers"),
-    [
-        ("evil.example", {}),
-        ("localhost", {"X-Forwarded-For": "10.0.0.1"}),
-        ("localhost", {"X-Forwarded-Host": "memory.example"}),
-        ("localhost", {"Via": "1.1 proxy"}),
-        ("127.0.0.1.evil.example:8420", {}),
-        ("localhost", {"Host": "x@127.0.0.1"}),
-        ("localhost", {"Host": "127.0.0.1:8420@evil.example"}),
-        ("localhost", {"Origin": "http://evil.example"}),
-        ("localhost", {"Origin": "null"}),
-    ],
-)
+@pytest.mark.parametrize(("host", "headers"), [
+    ("evil.example", {}), ("localhost", {"X-Forwarded-For": "10.0.0.1"}),
+    ("localhost", {"X-Forwarded-Host": "memory.example"}), ("localhost", {"Via": "1.1 proxy"}),
+    ("127.0.0.1.evil.example:8420", {}), ("localhost", {"Host": "x@127.0.0.1"}),
+    ("localhost", {"Host": "127.0.0.1:8420@evil.example"}),
+    ("localhost", {"Origin": "http://evil.example"}), ("localhost", {"Origin": "null"}),
+])  # fmt: skip
 async def test_without_tokens_no_web_page_and_no_proxy_is_served(shared_memory, host, headers):
     async with client_of(shared_memory, host=host, make_app=app_of) as client:
         problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
@@ -547,8 +509,7 @@ async def test_it_is_not_ready_while_the_model_cannot_be_loaded(free, monkeypatc
 
 
 async def test_it_is_ready_while_the_database_answers(free, shared_memory):
-    away = StorageUnavailable("away")
-    with mock.patch.object(shared_memory.tokens, "any", side_effect=away):
+    with mock.patch.object(shared_memory.tokens, "any", side_effect=StorageUnavailable("away")):
         problem_of(await free.get("/health/ready"), 503, "storage-unavailable")
         assert 200 == (await free.get("/health/live")).status_code
     assert 200 == (await free.get("/health/ready")).status_code

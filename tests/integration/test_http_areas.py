@@ -59,7 +59,6 @@ async def client(memory):
 
 
 async def read(client: httpx.AsyncClient, path: str, **params: object) -> Any:
-    """Return the answer of a GET."""
     answer = await client.get(path, params=params)  # type: ignore[arg-type]
     assert 200 == answer.status_code, answer.text
     return answer.json()
@@ -94,15 +93,11 @@ async def test_every_operation_has_an_id_that_stays(client):
 async def test_a_list_and_its_number_take_the_same_filters(client, memory):
     await fill(memory)
     filters: list[tuple[dict[str, object], list[str]]] = [
-        ({}, ["tea", "sea", "cats"]),
-        ({"contains": "ANA"}, ["tea", "sea", "cats"]),
-        ({"contains": "上海"}, ["sea"]),
-        ({"contains": "%"}, []),
-        ({"kind": "episodic"}, ["sea"]),
-        ({"thread_id": "t"}, []),
-        ({"begin": (NOON - 2 * DAY).isoformat()}, ["tea", "sea"]),
+        ({}, ["tea", "sea", "cats"]), ({"contains": "ANA"}, ["tea", "sea", "cats"]),
+        ({"contains": "上海"}, ["sea"]), ({"contains": "%"}, []), ({"kind": "episodic"}, ["sea"]),
+        ({"thread_id": "t"}, []), ({"begin": (NOON - 2 * DAY).isoformat()}, ["tea", "sea"]),
         ({"end": NOON.isoformat()}, ["sea", "cats"]),
-    ]
+    ]  # fmt: skip
     for filtered, keys in filters:
         listed = (await read(client, "/memories", user_id="ana", **filtered))["memories"]
         assert keys == [one["key"] for one in listed]
@@ -123,8 +118,7 @@ async def test_a_memory_is_shown_with_its_turns(client, memory):
     assert ["I live in Leeds."] == [turn["text"] for turn in shown["turns"]]
     assert "Leeds" == shown["fact"]["value"] and shown["fact"]["why"]["stated"]["turns"]
     assert ("kept", True, 0) == (shown["stage"], shown["is_current"], shown["access_count"])
-    none = {"key": "nothing"}
-    problem_of(await client.get("/memory/ana", params=none), 404, "not-found")
+    problem_of(await client.get("/memory/ana", params={"key": "nothing"}), 404, "not-found")
 
 
 async def test_a_timeline_counts_by_day(client, memory):
@@ -147,8 +141,7 @@ async def test_a_fact_is_stated_ended_restored_and_its_run_undone(client):
     assert ended["valid_until"] and [] == (await read(client, "/facts/ana"))["facts"]
     again = {"user_id": "ana", "key": fact["key"]}
     problem_of(await client.post("/retract", json=again), 409, "conflict")
-    restored = await send(client, "/restore", key=fact["key"])
-    assert restored["valid_until"] is None
+    assert (await send(client, "/restore", key=fact["key"]))["valid_until"] is None
     runs = (await read(client, "/runs/ana"))["runs"]
     assert 3 == len(runs) == len({one["run_id"] for one in runs})
     for one in runs:
@@ -178,10 +171,8 @@ async def test_what_fades_is_listed_brought_back_and_pinned(client, memory):
 
 
 async def test_a_policy_of_a_user_stands_before_that_of_the_application(client, memory):
-    answer = await client.post(
-        "/retention-policy", json={"policy": "knowledge", "never": ["summary"]}
-    )
-    of_app = answer.json()["policy"]
+    rule = {"policy": "knowledge", "never": ["summary"]}
+    of_app = (await client.post("/retention-policy", json=rule)).json()["policy"]
     assert (0.02, None) == (of_app["episodic"]["decay_rate"], of_app["summary"])
     assert of_app == (await read(client, "/retention-policy"))["policy"]
     assert of_app == (await read(client, "/retention-policy", user_id="ana"))["policy"]
@@ -189,12 +180,9 @@ async def test_a_policy_of_a_user_stands_before_that_of_the_application(client, 
     await send(client, "/retention-policy", policy="sensitive")
     own = (await read(client, "/retention-policy", user_id="ana"))["policy"]
     assert 0.3 == own["episodic"]["decay_rate"]
-    back = await send(client, "/retention-policy", policy=None)
-    assert of_app == back["policy"]
-    assert (
-        RetentionPolicy(decay_rate=0.02, threshold=0.02, archive_threshold=None)
-        == ((await memory.retention.policy(app="default"))["episodic"])
-    )
+    assert of_app == (await send(client, "/retention-policy", policy=None))["policy"]
+    expected = RetentionPolicy(decay_rate=0.02, threshold=0.02, archive_threshold=None)
+    assert expected == (await memory.retention.policy(app="default"))["episodic"]
     body = {"policy": {"threshold": 2}}
     problem_of(await client.post("/retention-policy", json=body), 422, "invalid-input")
 
@@ -224,8 +212,7 @@ async def test_a_token_lists_its_own_application_and_users(client, memory):
     assert ["bob"] == await users(client, app="one", contains="B")
     assert ["bob"] == await users(client, app="one", after="ana", limit=1)
     assert [] == await users(client)
-    everybody = await memory.tokens.create("one")
-    async with client_of(memory, token=everybody.text) as of_app:
+    async with client_of(memory, token=(await memory.tokens.create("one")).text) as of_app:
         assert ["one"] == (await read(of_app, "/applications"))["applications"]
         assert ["ana", "bob", "cleo"] == await users(of_app)
         problem_of(await of_app.get("/users?app=two"), 403, "forbidden")
@@ -245,30 +232,21 @@ async def test_a_token_for_some_users_reads_and_changes_no_others(memory):
     async with client_of(memory, token=new.text) as client:
         asked = {"user_id": "ana", "query": "rows sails"}
         assert [] == (await client.post("/recall", json=asked)).json()["hits"]
-        other = await client.post("/recall", json={**asked, "app": "two"})
-        problem_of(other, 403, "forbidden")
+        problem_of(await client.post("/recall", json={**asked, "app": "two"}), 403, "forbidden")
         unknown = await client.post("/search", json={**asked, "user_id": "nobody"})
         problem_of(unknown, 403, "forbidden")
         for path, body in (
-            ("/recall", {"query": "sails"}),
-            ("/remember", {"memories": ["x"]}),
-            ("/forget", {"keys": ["sails"]}),
-            ("/erase", {}),
+            ("/recall", {"query": "sails"}), ("/remember", {"memories": ["x"]}),
+            ("/forget", {"keys": ["sails"]}), ("/erase", {}),
             ("/context", {"thread_id": "t", "query": "x"}),
             ("/events", {"thread_id": "t", "events": [TURN]}),
-            ("/jobs", {"job_type": "reflection"}),
-            ("/process", {"input": "x"}),
-            ("/debug", {"input": "x"}),
-            ("/end-session", {}),
-            ("/state", {"slot": "employer", "value": "Evil"}),
-            ("/retract", {"key": fact.key}),
-            ("/restore", {"key": fact.key}),
-            ("/undo-run", {"run_id": str(run.run_id)}),
-            ("/pin", {"keys": ["sails"]}),
-            ("/unpin", {"keys": ["sails"]}),
-            ("/revive", {"keys": ["sails"]}),
-            ("/retention-policy", {"policy": "sensitive"}),
-        ):
+            ("/jobs", {"job_type": "reflection"}), ("/process", {"input": "x"}),
+            ("/debug", {"input": "x"}), ("/end-session", {}),
+            ("/state", {"slot": "employer", "value": "Evil"}), ("/retract", {"key": fact.key}),
+            ("/restore", {"key": fact.key}), ("/undo-run", {"run_id": str(run.run_id)}),
+            ("/pin", {"keys": ["sails"]}), ("/unpin", {"keys": ["sails"]}),
+            ("/revive", {"keys": ["sails"]}), ("/retention-policy", {"policy": "sensitive"}),
+        ):  # fmt: skip
             answer = await client.post(path, json={"user_id": "bob", **body})
             problem_of(answer, 403, "forbidden")
         for path in (

@@ -8,24 +8,20 @@ from typing import Any
 import httpx
 import pytest
 import schemathesis
+from commands import succeed
 from hypothesis import HealthCheck, Phase, given, settings
 from long_forms import LONG
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from benchmarks.fuzz_requests import Client, Mutator, Request
-from shared_core import open_memory, run_sync
 from tests.integration.http_processes import serving
 
 EXAMPLES, ODD_REQUESTS = (12, 200) if LONG else (1, 40)
 UNTIMED = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+    max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
+    phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 
 
 UNDERSTOOD = {
@@ -36,26 +32,22 @@ UNDERSTOOD = {
 a slot that is a typo of another, kinds that never fade without a policy."""
 
 
-async def new_token(dsn: str) -> str:
-    async with open_memory(dsn, worker=False) as memory:
-        return (await memory.tokens.create("app")).text
-
-
 @pytest.fixture(scope="module")
 def served(postgres, tmp_path_factory):
-    """The server of this module."""
-    lent = postgres.lend()
     # Schemathesis takes 413 for no refusal: the bounds of the fields shall refuse what is too long.
-    options = ("--rate", "0", "--max-body", "10000000")
-    with serving(next(lent), tmp_path_factory.mktemp("fuzz") / "log", *options) as server:
-        yield server
-    next(lent, None)
+    log, options = (
+        tmp_path_factory.mktemp("fuzz") / "log",
+        ("--rate", "0", "--max-body", "10000000"),
+    )
+    for dsn in postgres.lend():
+        with serving(dsn, log, *options) as server:
+            yield server
 
 
 @pytest.fixture
 def token(served):
     """A token of the server, which must have logged no error afterwards."""
-    yield run_sync(new_token(served.dsn))
+    yield succeed("token", "create", "--app", "app", "--uri", served.dsn).strip()
     assert [] == [line for line in served.lines() if line.get("level") == "error"]
 
 
@@ -69,20 +61,16 @@ def test_no_request_breaks_the_server_or_what_it_tells_of_itself(served, token, 
     for found in schema.get_all_operations():
         operation = found.ok()
         seen.add(operation.label)
-        if mode is GenerationMode.NEGATIVE and not any(
-            (operation.query, operation.path_parameters, operation.body)
-        ):
+        takes = (operation.query, operation.path_parameters, operation.body)
+        if mode is GenerationMode.NEGATIVE and not any(takes):
             continue  # it takes nothing that could be wrong
         excluded = [positive_data_acceptance] if operation.label in UNDERSTOOD else []
 
         @UNTIMED
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: Any) -> None:
-            case.call_and_validate(
-                headers=headers,
-                timeout=120,
-                excluded_checks=excluded,  # noqa: B023
-            )
+            options = {"excluded_checks": excluded}  # noqa: B023
+            case.call_and_validate(headers=headers, timeout=120, **options)
 
         ask()
     assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
@@ -104,16 +92,13 @@ def test_odd_requests_are_refused_in_the_documented_form(served, token):
 REFUSAL = {"type": "x", "title": "x", "detail": "x", "status": 422}
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "body", "is_wrong"),
-    [
-        (500, "application/problem+json", {"status": 500}, True),
-        (400, "text/plain", {}, True),
-        (422, "application/problem+json", {"status": 422, "title": "x"}, True),
-        (503, "application/problem+json", {"detail": "psycopg.OperationalError: x"}, True),
-        (422, "application/problem+json", REFUSAL, False),
-    ],
-)
+@pytest.mark.parametrize(("status", "kind", "body", "is_wrong"), [
+    (500, "application/problem+json", {"status": 500}, True),
+    (400, "text/plain", {}, True),
+    (422, "application/problem+json", {"status": 422, "title": "x"}, True),
+    (503, "application/problem+json", {"detail": "psycopg.OperationalError: x"}, True),
+    (422, "application/problem+json", REFUSAL, False),
+])  # fmt: skip
 def test_only_a_documented_refusal_is_right(status, kind, body, is_wrong):
     client = Client(1, "", os.getpid())
     client.judge(Request(method="GET", path="/"), status, kind, json.dumps(body).encode())

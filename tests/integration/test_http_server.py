@@ -12,12 +12,11 @@ from contextlib import nullcontext, suppress
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+from commands import succeed
 from warm_python import warm_python
 
 from benchmarks import http as benchmark
 from shared_core import Scope, open_memory
-from shared_core.cli.main import app
 from tests.integration.http_processes import ServerProcess, command as hippocampus, serving
 
 ANA = Scope("default", "ana")
@@ -27,11 +26,10 @@ LOCAL_JSON = "Host: localhost\r\nContent-Type: application/json"
 @pytest.fixture(scope="module")
 def shared(postgres, tmp_path_factory):
     """The server of the tests that let it run."""
-    lent = postgres.lend()
     log = tmp_path_factory.mktemp("shared") / "log"
-    with serving(next(lent), log, "--no-auth", "--rate", "0") as server:
-        yield server
-    next(lent, None)
+    for dsn in postgres.lend():
+        with serving(dsn, log, "--no-auth", "--rate", "0") as server:
+            yield server
 
 
 def remember(url: str, key: str, client: httpx.Client | None = None, scope: Scope = ANA) -> int:
@@ -45,13 +43,6 @@ def remember(url: str, key: str, client: httpx.Client | None = None, scope: Scop
 async def keys_of(dsn: str, scope: Scope = ANA) -> set[str]:
     async with open_memory(dsn, worker=False) as memory:
         return {one.key for one in await memory.list_memories(scope, limit=1000)}
-
-
-def token_command(dsn: str, *arguments: str) -> str:
-    """Return what `hippocampus token` prints."""
-    ran = CliRunner().invoke(app, ["token", *arguments, "--uri", dsn])
-    assert 0 == ran.exit_code, ran.output
-    return ran.stdout
 
 
 def connected(server: ServerProcess) -> socket.socket:
@@ -139,11 +130,10 @@ def test_chunks_without_end_are_refused(shared):
     assert 200 == httpx.get(f"{shared.url}/health/ready", timeout=60).status_code
 
 
-@pytest.mark.parametrize(
-    ("megabytes", "headers", "status"),
-    [(5, {}, 413), (20, {}, 413), (0.9, {"Content-Type": "text/plain"}, 415),
-     (0.9, {"Authorization": "Bearer hippo_wrong"}, 401)],
-)  # fmt: skip
+@pytest.mark.parametrize(("megabytes", "headers", "status"), [
+    (5, {}, 413), (20, {}, 413), (0.9, {"Content-Type": "text/plain"}, 415),
+    (0.9, {"Authorization": "Bearer hippo_wrong"}, 401),
+])  # fmt: skip
 def test_a_client_that_is_still_sending_reads_why_it_is_refused(megabytes, headers, status, shared):
     headers = {"Content-Type": "application/json", **headers}
     body = json.dumps({"user_id": "ana", "memories": ["a" * int(megabytes * 1_000_000)]})
@@ -176,12 +166,12 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn, tmp_path):
         answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"}, timeout=60)
         assert 401 == answer.status_code
         whose = ("--app", "a", "--user", "ana", "--expires", "1h")
-        token = json.loads(token_command(dsn, "create", *whose, "--json"))
+        token = json.loads(succeed("token", "create", *whose, "--json", "--uri", dsn))
         headers = {"Authorization": f"Bearer {token['token']}"}
         for user, status in (("ana", 200), ("bob", 403)):
             answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers, timeout=60)
             assert status == answer.status_code
-    shown = token_command(dsn, "list", "--json")
+    shown = succeed("token", "list", "--json", "--uri", dsn)
     [listed] = json.loads(shown)
     assert (["ana"], "a", token["token_id"]) == (listed["users"], listed["app"], listed["token_id"])
     assert token["token"] not in shown and token["token"] not in server.log()
@@ -191,7 +181,8 @@ def test_a_running_server_closes_with_the_first_token(dsn, tmp_path):
     with serving(dsn, tmp_path / "log") as server:
         ask = f"{server.url}/memories?user_id=bob"
         assert 200 == httpx.get(ask, timeout=60).status_code
-        token = token_command(dsn, "create", "--app", "default", "--user", "ana").strip()
+        whose = ("--app", "default", "--user", "ana")
+        token = succeed("token", "create", *whose, "--uri", dsn).strip()
         while httpx.get(ask, timeout=60).status_code == 200:
             time.sleep(0.1)
         assert 401 == httpx.get(ask, timeout=60).status_code
@@ -199,16 +190,13 @@ def test_a_running_server_closes_with_the_first_token(dsn, tmp_path):
         assert 403 == httpx.get(ask, headers=headers, timeout=60).status_code
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--port 70000", "port must be between 0 and 65535"),
-        ("--embedded --uri embedded", "either --embedded or --uri"),
-        ("--host no.such.host.invalid", "cannot listen on"),
-        ("--uri postgresql://a:secret@127.0.0.1:1/x --port 0", "cannot be used"),
-        ("--uri embedded://{folder} --port {taken}", "cannot listen on 127.0.0.1:{taken}"),
-    ],
-)
+@pytest.mark.parametrize(("options", "expected"), [
+    ("--port 70000", "port must be between 0 and 65535"),
+    ("--embedded --uri embedded", "either --embedded or --uri"),
+    ("--host no.such.host.invalid", "cannot listen on"),
+    ("--uri postgresql://a:secret@127.0.0.1:1/x --port 0", "cannot be used"),
+    ("--uri embedded://{folder} --port {taken}", "cannot listen on 127.0.0.1:{taken}"),
+])  # fmt: skip
 def test_what_it_cannot_do_it_says_in_a_line(tmp_path, options, expected):
     with socket.create_server(("127.0.0.1", 0)) as address:
         names = {"folder": tmp_path, "taken": address.getsockname()[1]}
@@ -241,14 +229,11 @@ app()
 """
 
 
-@pytest.mark.parametrize(
-    ("package", "forgotten", "command", "extra"),
-    [
-        ("uvicorn", "shared_core.http", "serve", "server"),
-        ("nicegui", "shared_core.ui", "ui --no-open --port 0", "ui"),
-        ("nicegui", "shared_core.ui", "serve --ui --port 0", "ui"),
-    ],
-)
+@pytest.mark.parametrize(("package", "forgotten", "command", "extra"), [
+    ("uvicorn", "shared_core.http", "serve", "server"),
+    ("nicegui", "shared_core.ui", "ui --no-open --port 0", "ui"),
+    ("nicegui", "shared_core.ui", "serve --ui --port 0", "ui"),
+])  # fmt: skip
 def test_without_its_packages_it_says_what_to_install(package, forgotten, command, extra):
     code = WITHOUT.format(package=package, forgotten=forgotten)
     line = [*warm_python(), "-c", code, *command.split()]

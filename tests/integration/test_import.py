@@ -9,6 +9,7 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
@@ -17,6 +18,7 @@ import psycopg
 import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
+from postgres_admin import column, execute, rows
 from postgres_databases import new_database
 from practised import practised  # noqa: F401
 from psycopg.conninfo import make_conninfo
@@ -30,12 +32,8 @@ from shared_core.ingest import items as ingest_items
 from shared_core.models.embedders import CallableEmbedder
 from shared_core.policies import items
 from shared_core.ports.operations import Update
+from shared_core.storage.postgres.connection import embedded_server
 from shared_core.storage.postgres.connection.embedded import embedded_behind
-from shared_core.storage.postgres.connection.embedded_server import (
-    CLUSTER,
-    conninfo,
-    socket_directories,
-)
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
 from shared_core.transfer.importing import ImportReport
 
@@ -78,9 +76,8 @@ class Stores:
     def __post_init__(self) -> None:
         self.ana = (self.app, "ana", "memories")
         self.bob = (self.app, "bob", "memories")
-        self.task = StoreImport(
-            dsn=self.origin, uri=self.uri, embedder=CountingEmbedder(), prefix=self.app
-        )
+        at = {"dsn": self.origin, "uri": self.uri, "prefix": self.app}
+        self.task = StoreImport(**at, embedder=CountingEmbedder())
 
     def put(self, *keys: str, ttl: float | None = None) -> None:
         """Put memories of Ana into the PostgresStore, each with its key as its text."""
@@ -89,36 +86,33 @@ class Stores:
 
     def there(self, assignment: str, key: str = "%") -> None:
         """Change rows of the PostgresStore."""
-        execute(
-            self.origin,
-            f"UPDATE store SET {assignment} WHERE prefix LIKE '{self.app}.%' AND key LIKE '{key}'",
-        )
+        where = f"prefix LIKE '{self.app}.%' AND key LIKE '{key}'"
+        execute(self.origin, f"UPDATE store SET {assignment} WHERE {where}")
 
     def rows(self, columns: str, table: str = "memories") -> list[Any]:
         """Return columns of all rows that the application has in a table of ours."""
-        query = f"SELECT {columns} FROM hippocampus.{table} WHERE tenant_id LIKE '/{self.app}/%'"
-        with psycopg.connect(self.uri) as connection:
-            return connection.execute(query.encode()).fetchall()
+        below = f"WHERE tenant_id LIKE '/{self.app}/%'"
+        return rows(self.uri, f"SELECT {columns} FROM hippocampus.{table} {below}")
 
     def expire(self, key: str) -> None:
         """Let items of ours with a time to live expire a second ago."""
-        execute(
-            self.uri,
-            "UPDATE hippocampus.memories SET expires_at = now() - '1 s'::interval WHERE expires_at"
-            f" IS NOT NULL AND tenant_id LIKE '/{self.app}/%' AND key = '{key}'",
-        )
+        past = "UPDATE hippocampus.memories SET expires_at = now() - '1 s'::interval"
+        where = f"expires_at IS NOT NULL AND tenant_id LIKE '/{self.app}/%' AND key = '{key}'"
+        execute(self.uri, f"{past} WHERE {where}")
 
     async def bring(self, **options: Any) -> ImportReport:
         return await import_store(replace(self.task, **options))
+
+    async def brought(self, parts: str, **options: Any) -> Any:
+        """Import; return the named parts of the report."""
+        return attrgetter(*parts.split())(await self.bring(**options))
 
     async def keys(self, user: str = "ana") -> set[str]:
         found = await self.ours.asearch((self.app, user, "memories"), limit=100)
         return {item.key for item in found}
 
     def run(self, *arguments: str) -> Result:
-        """Run the command for the application."""
-        at = ("--from", "postgres-store", self.origin, "--uri", self.uri)
-        return run(*at, "--prefix", self.app, *arguments)
+        return run(self.origin, self.uri, "--prefix", self.app, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -172,44 +166,24 @@ def source(empty_dsn):
         yield empty_dsn, store
 
 
-def run(*arguments: str) -> Result:
-    return commands.run("import", *arguments)
-
-
-def execute(dsn: str, statement: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement.encode())
-
-
-def scalar(dsn: str, query: str) -> Any:
-    with psycopg.connect(dsn) as connection:
-        [value] = connection.execute(query.encode()).fetchone() or [None]
-    return value
+def run(origin: str, uri: str, *arguments: str) -> Result:
+    return commands.run("import", "--from", "postgres-store", origin, "--uri", uri, *arguments)
 
 
 def fill(store: PostgresStore, count: int, app_name: str = "app") -> None:
-    store.batch(
-        [
-            PutOp(
-                (app_name, f"user{number % 7}", "notes"),
-                f"note-{number}",
-                {"text": f"note {number} about topic{number % 50}", "number": number},
-            )
-            for number in range(count)
-        ]
-    )
+    values = [{"text": f"note {n} about topic{n % 50}", "number": n} for n in range(count)]
+    store.batch([
+        PutOp((app_name, f"user{n % 7}", "notes"), f"note-{n}", value)
+        for n, value in enumerate(values)
+    ])  # fmt: skip
 
 
-def everything(
-    store: PostgresStore | PgHippocampusStore, *prefix: str
-) -> dict[tuple[Any, str], Any]:
+def everything(of: PostgresStore | PgHippocampusStore, *prefix: str) -> dict[tuple[Any, str], Any]:
     """Return all items of a store by namespace and key, in the order of a listing."""
     found: dict[tuple[Any, str], Any] = {}
-    while page := store.search(prefix, limit=1000, offset=len(found), refresh_ttl=False):
-        found |= {
-            (item.namespace, item.key): (item.value, item.created_at, item.updated_at)
-            for item in page
-        }
+    while page := of.search(prefix, limit=1000, offset=len(found), refresh_ttl=False):
+        for item in page:
+            found[item.namespace, item.key] = (item.value, item.created_at, item.updated_at)
     return found
 
 
@@ -222,9 +196,8 @@ async def test_all_that_the_reference_finds_is_found(source, dsn):
     theirs.put(ALICE, "hidden", {"text": "not to be found by meaning"}, index=False)
     fill(theirs, 300)
     embedder = CountingEmbedder()
-    report = await import_store(
-        StoreImport(dsn=origin, uri=dsn, embedder=embedder, vectors_from="words-64", batch=64)
-    )
+    at = {"dsn": origin, "uri": dsn, "embedder": embedder}
+    report = await import_store(StoreImport(**at, vectors_from="words-64", batch=64))
     assert (305, 305, True) == (report.in_source, report.copied, report.complete)
     assert [] == embedder.asked
     index: Any = {"embed": CountingEmbedder(), "fields": ["text"]}
@@ -267,9 +240,8 @@ async def test_every_field_that_had_vectors_has_them_here(empty_dsn, dsn, kept):
     task = StoreImport(dsn=empty_dsn, uri=dsn, embedder=CountingEmbedder(), vectors_from="words-64")
     for again in (task,) if kept else (replace(task, vectors_from=None, reembed=True),) * 2:
         assert 2 == (await import_store(again)).copied
-    with psycopg.connect(dsn) as connection:
-        fields = connection.execute("SELECT field FROM hippocampus.embeddings ORDER BY field")
-        assert ["a[*].b", "a[*].b.0", "a[*].b.1", "c.d", "text"] == [row[0] for row in fields]
+    fields = column(dsn, "SELECT field FROM hippocampus.embeddings ORDER BY field")
+    assert ["a[*].b", "a[*].b.0", "a[*].b.1", "c.d", "text"] == fields
     with PgHippocampusStore(dsn, index={**index, "embed": CountingEmbedder()}) as ours:
         for query, item in expected.items():
             [found, *_] = ours.search(ALICE, query=query)
@@ -286,11 +258,9 @@ async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn, dsn
         theirs.put(ALICE, "city", {"content": "lives in Lisbon"})
     report = await import_store(StoreImport(dsn=empty_dsn, uri=dsn, embedder=word_vectors))
     assert (1, True) == (report.copied, report.complete)
-    index: Any = {"embed": word_vectors}
-    with PgHippocampusStore(dsn, index=index) as ours:
+    with PgHippocampusStore(dsn, index={"embed": word_vectors}) as ours:
         [found] = ours.search(ALICE, query="Lisbon")
-    assert "city" == found.key
-    assert found.score > 0.4
+    assert "city" == found.key and found.score > 0.4
 
 
 async def test_times_to_live_go_on_where_they_were(stores):
@@ -299,8 +269,7 @@ async def test_times_to_live_go_on_where_they_were(stores):
     stores.put("ever")
     stores.there("expires_at = now() + '20 min'", "hour")
     stores.there("expires_at = now() - '1 min'::interval", "gone")
-    report = await stores.bring()
-    assert (4, 3, 1, True) == (report.in_source, report.copied, report.expired, report.complete)
+    assert (4, 3, 1, True) == await stores.brought("in_source copied expired complete")
     left = {key: more for key, *more in stores.rows("key, expires_at, ttl_s")}
     assert [None, None] == left["ever"]
     now = datetime.now(UTC)
@@ -320,7 +289,6 @@ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
 CREATE TRIGGER waits AFTER INSERT ON hippocampus.memories
 FOR EACH ROW WHEN (NEW.key = 'note-12') EXECUTE FUNCTION wait();
 """
-OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> {}"
 
 
 @pytest.mark.tail
@@ -328,12 +296,11 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database
 def test_killed_in_the_middle_and_started_again_nothing_is_doubled(source, dsn):
     origin, theirs = source
     fill(theirs, 100)
-    options = ["--from", "postgres-store", origin, "--uri", dsn, "--batch", "20"]
-    count, others = "SELECT count(*) FROM hippocampus.memories", OTHERS.format("pg_backend_pid()")
-    waiting = (
-        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
-        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
-    )
+    options = ("--from", "postgres-store", origin, "--uri", dsn, "--batch", "20")
+    count, here = "SELECT count(*) FROM hippocampus.memories", "datname = current_database()"
+    others = f"SELECT count(*) FROM pg_stat_activity WHERE {here} AND pid <> pg_backend_pid()"
+    locks = "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+    waiting = f"{locks} WHERE locktype = 'advisory' AND NOT granted AND {here}"
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(BLOCKED)
         admin.execute("SELECT pg_advisory_lock(1)")
@@ -347,18 +314,18 @@ def test_killed_in_the_middle_and_started_again_nothing_is_doubled(source, dsn):
         while admin.execute(others).fetchone() != (0,):  # until its transaction has ended
             time.sleep(0.01)
         admin.execute("DROP FUNCTION wait CASCADE")
-    there = scalar(dsn, count)
+    [there] = column(dsn, count)
     assert 60 <= there < 100
-    second = run(*options)
+    second = commands.run("import", *options)
     assert 0 == second.exit_code, second.stderr
     assert f"Of 100 items {100 - there} copied, {there} were here already" in second.stdout
     assert "The counts agree." in second.stdout
-    assert 100 == scalar(dsn, count)
-    assert 100 == scalar(dsn, "SELECT count(*) FROM hippocampus.embeddings")
+    assert [100] == column(dsn, count)
+    assert [100] == column(dsn, "SELECT count(*) FROM hippocampus.embeddings")
     ids = "SELECT md5(string_agg(memory_id::text, ',' ORDER BY key)) FROM hippocampus.memories"
-    before = scalar(dsn, ids)
-    assert "0 copied, 100 were here already, 0 failed" in run(*options).stdout
-    assert before == scalar(dsn, ids)
+    before = column(dsn, ids)
+    assert "0 copied, 100 were here already, 0 failed" in commands.run("import", *options).stdout
+    assert before == column(dsn, ids)
     with PgHippocampusStore(dsn) as ours:
         assert everything(theirs) == everything(ours)
 
@@ -368,17 +335,15 @@ def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn):
         theirs.setup()
         fill(theirs, 40)
         theirs.put(ALICE, "city", {"text": "Lisbon"}, ttl=10)
-        before = scalar(dsn, "SELECT md5(string_agg(s::text, ',' ORDER BY s::text)) FROM store s")
-        ran = run(
-            "--from", "postgres-store", dsn, "--uri", dsn, "--schema", "other", "--batch", "7"
-        )
+        before = column(dsn, "SELECT md5(string_agg(s::text, ',' ORDER BY s::text)) FROM store s")
+        ran = run(dsn, dsn, "--schema", "other", "--batch", "7")
         assert 0 == ran.exit_code, ran.output
         assert "41 items, 0 expired, 41 with vectors of 64 dimensions" in ran.stdout
         assert "Of 41 items 41 copied" in ran.stdout
-        after = scalar(dsn, "SELECT md5(string_agg(s::text, ',' ORDER BY s::text)) FROM store s")
+        after = column(dsn, "SELECT md5(string_agg(s::text, ',' ORDER BY s::text)) FROM store s")
     assert before == after
-    assert 41 == scalar(dsn, "SELECT count(*) FROM other.memories")
-    assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
+    assert [41] == column(dsn, "SELECT count(*) FROM other.memories")
+    assert [0] == column(dsn, "SELECT count(*) FROM hippocampus.memories")
 
 
 def test_a_prefix_is_of_whole_labels(bundled):
@@ -396,20 +361,17 @@ def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(source, dsn):
     origin, theirs = source
     fill(theirs, 20)
     long = "".join(f"{crc32(str(n).encode()):08x}" for n in range(315))
+    insert = "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s)"
     with psycopg.connect(origin) as connection:
-        connection.cursor().executemany(
-            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s)",
-            [
-                ("app.user1", "", '{"text": "no key"}'),
-                ("app..user1", "k", '{"text": "an empty label"}'),
-                ("", "root", '{"text": "no namespace"}'),
-                ("app.user1", "list", '["no object"]'),
-                ("app.user1", "huge", '{"text": "a number", "n": 1e5000}'),
-                ("app.user1", "deep", '{"a":' * 600 + "1" + "}" * 600),
-                ("app.user1", long, '{"text": "a long key"}'),
-            ],
-        )
-    ran = run("--from", "postgres-store", origin, "--uri", dsn)
+        connection.cursor().executemany(insert, [
+            ("app.user1", "", '{"text": "no key"}'),
+            ("app..user1", "k", '{"text": "an empty label"}'),
+            ("", "root", '{"text": "no namespace"}'), ("app.user1", "list", '["no object"]'),
+            ("app.user1", "huge", '{"text": "a number", "n": 1e5000}'),
+            ("app.user1", "deep", '{"a":' * 600 + "1" + "}" * 600),
+            ("app.user1", long, '{"text": "a long key"}'),
+        ])  # fmt: skip
+    ran = run(origin, dsn)
     assert 1 == ran.exit_code
     listed = [line for line in ran.stderr.splitlines() if line.startswith("✗")]
     told = [key for key in ("", "list", "huge", "deep") if f"/ {key!r}: " in ran.stderr]
@@ -418,7 +380,7 @@ def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(source, dsn):
     failed = len(listed)
     assert f"Of 27 items {27 - failed} copied" in ran.stdout
     assert f"{failed} failed" in ran.stdout
-    assert 27 - failed == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
+    assert [27 - failed] == column(dsn, "SELECT count(*) FROM hippocampus.memories")
     assert failed in (6, 7)  # the long key may still fit
 
 
@@ -480,8 +442,7 @@ async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(s
     assert stores.theirs.get(stores.ana, "read", refresh_ttl=True) is not None
     stores.put("shorter", ttl=2)
     assert await stores.ours.aget(stores.ana, "read here") is not None
-    again = await stores.bring()
-    assert (5, 0, True) == (again.here, again.copied, again.complete)
+    assert (5, 0, True) == await stores.brought("here copied complete")
     left = dict(stores.rows("key, expires_at - now()"))
     assert left["ever"] is None
     hour, five, two = (timedelta(minutes=minutes) for minutes in (59, 5, 2))
@@ -514,21 +475,19 @@ async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(sto
     with pytest.raises(ModelUnavailable, match="no route"):
         await stores.bring(batch=20, embedder=broken)
     assert len(calls) < 30
-    report = await stores.bring(batch=20)
-    assert (20, 40, True) == (report.copied, report.here, report.complete)
+    assert (20, 40, True) == await stores.brought("copied here complete", batch=20)
 
 
-def test_a_store_from_before_times_to_live_can_be_read(
-    empty_dsn, shared_dsn, shared_memory, app_name
-):
+def test_a_store_from_before_times_to_live_can_be_read(empty_dsn, bundled):
     execute(empty_dsn, "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value jsonb"
                        " NOT NULL, created_at timestamptz, updated_at timestamptz,"
                        " PRIMARY KEY (prefix, key))")  # fmt: skip
-    execute(empty_dsn, f"""INSERT INTO store VALUES ('{app_name}.b', 'k', '{{"text": "old"}}')""")
-    ran = run("--from", "postgres-store", empty_dsn, "--uri", shared_dsn)
+    execute(
+        empty_dsn, f"""INSERT INTO store VALUES ('{bundled.app}.b', 'k', '{{"text": "old"}}')"""
+    )
+    ran = run(empty_dsn, bundled.uri)
     assert 0 == ran.exit_code, ran.output
-    ours = PgHippocampusStore(engine=shared_memory)
-    assert {"text": "old"} == ours.get((app_name, "b"), "k").value
+    assert {"text": "old"} == bundled.ours.get((bundled.app, "b"), "k").value
 
 
 def test_large_values_come_in_small_pages(bundled, monkeypatch):
@@ -545,12 +504,10 @@ async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled
     await filled.ours.adelete(filled.ana, "m0")
     assert 1 == await filled.ours.engine.forget(Scope(filled.app, "ana"), "m1")
     for reembed in (False, True):
-        report = await filled.bring(reembed=reembed)
-        assert (2, 0, True) == (report.deleted, report.failed, report.complete)
+        assert (2, 0, True) == await filled.brought("deleted failed complete", reembed=reembed)
         assert {"m2"} == await filled.keys()
     assert {"m0"} == await filled.keys("bob")
-    report = await filled.bring(restore=True)
-    assert (2, 0, True) == (report.copied, report.deleted, report.complete)
+    assert (2, 0, True) == await filled.brought("copied deleted complete", restore=True)
     assert {"m0", "m1", "m2"} == await filled.keys()
     await filled.ours.adelete(filled.ana, "m0")
     assert 1 == (await filled.bring()).deleted
@@ -560,8 +517,7 @@ async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled
 async def test_a_user_who_was_erased_stays_erased_and_leaves_no_address(filled):
     await filled.bring()
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
-    report = await filled.bring()
-    assert (3, 1, True) == (report.deleted, report.here, report.complete)
+    assert (3, 1, True) == await filled.brought("deleted here complete")
     assert set() == await filled.keys()
     marks = filled.rows("tenant_id, address_hash", "import_marks")
     ana = f"/{filled.app}/ana/"
@@ -574,8 +530,7 @@ async def test_what_was_new_there_before_a_user_was_erased_does_not_come(filled)
     filled.put("m3")
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
     filled.put("m4")
-    report = await filled.bring()
-    assert (4, 1) == (report.deleted, report.copied)
+    assert (4, 1) == await filled.brought("deleted copied")
     assert {"m4"} == await filled.keys()
 
 
@@ -584,7 +539,7 @@ async def test_what_came_both_ways_after_a_user_was_erased_can_be_deleted(filled
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
     filled.put("m0")
     await filled.ours.aput(filled.ana, "m0", {"text": "m0"})
-    assert (2, 2) == ((report := await filled.bring()).here, report.deleted)
+    assert (2, 2) == await filled.brought("here deleted")
     await filled.ours.adelete(filled.ana, "m0")
     assert 3 == (await filled.bring()).deleted
     assert set() == await filled.keys()
@@ -607,16 +562,13 @@ async def test_what_was_written_there_after_it_was_deleted_here_comes(filled):
     await filled.ours.adelete(filled.ana, "m0")
     filled.theirs.put(filled.ana, "m0", {"text": "new"})
     assert 1 == (await filled.bring()).copied
-    found = await filled.ours.aget(filled.ana, "m0")
-    assert found is not None
-    assert {"text": "new"} == found.value
+    assert {"text": "new"} == (await filled.ours.aget(filled.ana, "m0")).value
 
 
 async def test_what_was_here_before_an_import_counts_as_well(filled):
     await filled.ours.aput(filled.ana, "m0", {"text": "m0"})
     await filled.ours.aput(filled.ana, "m1", {"text": "another"})
-    first = await filled.bring()
-    assert (1, 1, 2) == (first.here, first.newer, first.copied)
+    assert (1, 1, 2) == await filled.brought("here newer copied")
     await filled.ours.adelete(filled.ana, "m0")
     await filled.ours.adelete(filled.ana, "m1")
     assert 2 == (await filled.bring()).deleted
@@ -640,8 +592,7 @@ async def test_what_expired_here_and_was_read_there_comes_again(filled):
     filled.expire("kept")
     await filled.ours.engine.sweep_expired((filled.app,))
     filled.there("expires_at = CASE WHEN ttl_minutes > 0 THEN now() + '2 h'::interval END")
-    report = await filled.bring()
-    assert (1, 1) == (report.copied, report.deleted)
+    assert (1, 1) == await filled.brought("copied deleted")
     assert {"m0", "m1", "m2", "kept"} == await filled.keys()
 
 
@@ -673,8 +624,8 @@ def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path):
 
 
 def test_an_embedded_database_is_known_by_its_sockets(tmp_path):
-    home = tmp_path.resolve()
-    in_folder, *elsewhere = socket_directories(home / CLUSTER)
+    home, conninfo = tmp_path.resolve(), embedded_server.conninfo
+    in_folder, *elsewhere = embedded_server.socket_directories(home / embedded_server.CLUSTER)
     in_folder.mkdir()
     assert embedded_behind(conninfo(in_folder, "any"), None) is None  # never initialised
     (in_folder / "PG_VERSION").write_text("18")
@@ -686,16 +637,11 @@ def test_an_embedded_database_is_known_by_its_sockets(tmp_path):
         assert embedded_behind(other, home) is None
 
 
-@pytest.mark.parametrize(
-    ("prefix", "message"),
-    [
-        ("{}..ana", "a label of the prefix '{}..ana' is empty"),
-        (".{}", "is empty"),
-        ("{}.", "is empty"),
-        ("{}.nope", "there are no items below the prefix '{}.nope'"),
-        ("gdp", "there are no items below the prefix 'gdp'"),
-    ],
-)
+@pytest.mark.parametrize(("prefix", "message"), [
+    ("{}..ana", "a label of the prefix '{}..ana' is empty"), (".{}", "is empty"),
+    ("{}.", "is empty"), ("{}.nope", "there are no items below the prefix '{}.nope'"),
+    ("gdp", "there are no items below the prefix 'gdp'"),
+])  # fmt: skip
 def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
     bundled.put("m0")
     for options in ([], ["--dry-run"]):
@@ -705,19 +651,16 @@ def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
         assert 1 == len(ran.stderr.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
-        ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
-        ({"batch": 0}, "batch must be"),
-        (
-            {"embedder": CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short"),
-             "vectors_from": "short"},
-            "64 dimensions, those of 'short' have 2",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
+    ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
+    ({"batch": 0}, "batch must be"),
+    (
+        {"embedder": CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short"),
+         "vectors_from": "short"},
+        "64 dimensions, those of 'short' have 2",
+    ),
+])  # fmt: skip
 async def test_options_that_make_no_sense_are_refused(filled, options, message):
     with pytest.raises(InvalidInput, match=message):
         await filled.bring(**options)
@@ -733,7 +676,7 @@ def test_wrong_addresses_are_told_without_the_password(shared_dsn):
         (shared_dsn, "there is no PostgresStore"),
         (make_conninfo(shared_dsn, dbname="not_there"), "does not exist"),
     ):
-        ran = run("--from", "postgres-store", address, "--uri", shared_dsn)
+        ran = run(address, shared_dsn)
         assert 1 == ran.exit_code, address
         assert message in ran.stderr
         assert SECRET not in ran.output

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from commands import run, succeed
+from postgres_admin import execute
 from typer.testing import Result
 
 from adk_memory import OpenMemoryService
@@ -69,6 +69,9 @@ class Imports:
         found = await self.memory.facts(self.ana, *slot, **options)
         return {one.value: one for one in found}
 
+    async def held(self) -> set[tuple[str, str]]:
+        return {(fact.slot, value) for value, fact in (await self.facts()).items()}
+
     async def lines(self) -> list[str]:
         return [line async for line in self.memory.export(app=self.ana.app)]
 
@@ -87,10 +90,8 @@ def claude(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 
 def films(count: int) -> list[dict[str, str]]:
     """Return memories of mem0 without times."""
-    return [
-        {"id": str(number), "memory": f"Ana saw film number {number}.", "user_id": "ana"}
-        for number in range(count)
-    ]
+    told = "Ana saw film number {}."
+    return [{"id": f"{n}", "memory": told.format(n), "user_id": "ana"} for n in range(count)]
 
 
 def export(file: str) -> Any:
@@ -105,11 +106,9 @@ async def test_conversations_become_turns_and_facts_of_their_own_time(imports):
     turns = await imports.memory.thread_turns(imports.ana, "chatgpt/c-en")
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == turns[0].occurred_at
     assert "I live in Porto and I work as a vet." in await imports.texts("What is her job?")
-    facts = {(fact.slot, value) for value, fact in (await imports.facts()).items()}
-    assert {("job", "vet"), ("relation.cat", "Miso")} <= facts
-    found = await OpenMemoryService(engine=imports.memory).search_memory(
-        app_name=imports.ana.app, user_id="ana", query="花生"
-    )
+    assert {("job", "vet"), ("relation.cat", "Miso")} <= await imports.held()
+    who = {"app_name": imports.ana.app, "user_id": "ana"}
+    found = await OpenMemoryService(engine=imports.memory).search_memory(**who, query="花生")
     assert any("花生" in str(one.content) for one in found.memories)
 
 
@@ -148,8 +147,7 @@ async def test_what_is_known_here_later_stays_and_history_comes_before_it(import
     now = await imports.memory.state_fact(imports.ana, "residence", "Oslo", valid_from=since)
     await imports.bring("graphiti.json")
     assert ["Oslo"] == [*await imports.facts("residence")]
-    homes = await imports.facts("residence", history=True)
-    assert now.valid_from == homes["Lisbon"].valid_until
+    assert now.valid_from == (await imports.facts("residence", history=True))["Lisbon"].valid_until
 
 
 @pytest.mark.both_engines
@@ -189,8 +187,7 @@ async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports)
 
 
 async def test_each_user_of_mem0_gets_their_own_memories(imports):
-    report = await imports.bring("mem0_get_all.json", user=None)
-    assert ["ana", "ben", "小明"] == report.users
+    assert ["ana", "ben", "小明"] == (await imports.bring("mem0_get_all.json", user=None)).users
     assert 3 == len(await imports.listed())
     assert ["I am allergic to peanuts."] == await imports.texts("allergies", "ben")
     assert any("龙井" in one for one in await imports.texts("喝什么茶？", "小明"))
@@ -266,10 +263,8 @@ async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(imports)
     entries = export("zep.json")
     entries["edges"][2]["name"] = "!!!"
     failed: list[tuple[str, str]] = []
-    options = RecordOptions(app=imports.ana.app, user="ana")
-    report = await imports.run(
-        imports.written(entries), options, failed=lambda *one: failed.append(one)
-    )
+    file, options = imports.written(entries), RecordOptions(app=imports.ana.app, user="ana")
+    report = await imports.run(file, options, failed=lambda *one: failed.append(one))
     assert RecordCounts(read=4, written=3, failed=1) == report.facts
     assert ["zep/edge-2"] == [name for name, _ in failed]
     assert not report.complete
@@ -323,9 +318,7 @@ async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(imports):
     ]
     document = {"user_id": "ana", "episodes": episodes}
     assert RecordCounts(read=5, written=5) == (await imports.bring(document)).turns
-    assert {("residence", "Malmo"), ("like", "爵士乐")} == {
-        (fact.slot, value) for value, fact in (await imports.facts()).items()
-    }
+    assert {("residence", "Malmo"), ("like", "爵士乐")} == await imports.held()
     assert "I work at Volvo as a welder." in await imports.texts("Who works at Volvo?")
     assert RecordCounts(read=5, here=5) == (await imports.bring(document)).turns
 
@@ -340,17 +333,13 @@ async def test_a_past_relation_is_the_history_of_its_slot(imports):
     places = ("ana", "Leeds", "Oslo", "Bonn", "Acme", "Zenith")
     edges = [
         edge("LIVES_IN", "Oslo", "2022-01-01", None),
-        edge("LIVED_IN", "Leeds", "2019-01-01", "2021-01-01"),
-        edge("LIVED_IN", "Bonn", None, None),
-        edge("WORKED_AT", "Acme", None, None),
-        edge("WORKS_FOR", "Zenith", "2023-01-01", None),
-    ]
+        edge("LIVED_IN", "Leeds", "2019-01-01", "2021-01-01"), edge("LIVED_IN", "Bonn", None, None),
+        edge("WORKED_AT", "Acme", None, None), edge("WORKS_FOR", "Zenith", "2023-01-01", None),
+    ]  # fmt: skip
     nodes = [{"uuid": one, "name": one} for one in places]
     document = {"user_id": "ana", "nodes": nodes, "edges": edges}
     assert RecordCounts(read=5, written=5) == (await imports.bring(document)).facts
-    assert {("residence", "Oslo"), ("employer", "Zenith")} == {
-        (fact.slot, value) for value, fact in (await imports.facts()).items()
-    }
+    assert {("residence", "Oslo"), ("employer", "Zenith")} == await imports.held()
     homes = await imports.facts("residence", history=True)
     assert {"Oslo", "Leeds", "Bonn"} == homes.keys()
     assert datetime(2021, 1, 1, tzinfo=UTC) == homes["Leeds"].valid_until
@@ -402,11 +391,11 @@ async def test_titles_and_descriptions_are_masked_as_texts_are(imports):
 
 
 def test_a_dry_run_needs_no_memory():
-    ran = run("import", EXPORTS / "chatgpt.json", *TO_ANA, "--dry-run", "--uri", NOWHERE)
-    assert 0 == ran.exit_code, ran.output
-    assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in ran.stdout
-    assert "Skipped: 3 tool, system and reasoning messages." in ran.stdout
-    assert "Nothing was written." in ran.stdout
+    file = EXPORTS / "chatgpt.json"
+    told = succeed("import", file, *TO_ANA, "--dry-run", "--uri", NOWHERE)
+    assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in told
+    assert "Skipped: 3 tool, system and reasoning messages." in told
+    assert "Nothing was written." in told
 
 
 @pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
@@ -422,8 +411,7 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn, tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(EXPORTS / "claude.json", "conversations.json")
-    first = run("import", archive, *TO_ANA, "--uri", dsn, "--json")
-    report = json.loads(first.stdout)
+    report = json.loads(run("import", archive, *TO_ANA, "--uri", dsn, "--json").stdout)
     assert {"read": 4, "written": 4, "here": 0, "deleted": 0, "failed": 0} == report["turns"]
     assert ("claude", ["ana"], True) == (report["product"], report["users"], report["complete"])
     again = run("import", archive, *TO_ANA, "--uri", dsn)
@@ -434,44 +422,38 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn, tmp_path):
 
 def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
     at = (EXPORTS / "letta.af", *TO_ANA, "--uri", dsn)
-    assert 0 == run("import", *at).exit_code
+    succeed("import", *at)
     records = open_source(EXPORTS / "letta.af").records()
     keys = [one.key for one in records if isinstance(one, StatementRecord)]
-    forgot = run("forget", "app", "ana", *keys, "--uri", dsn)
-    assert 0 == forgot.exit_code, forgot.output
+    succeed("forget", "app", "ana", *keys, "--uri", dsn)
     again = run("import", *at)
     assert "forgotten here" in again.stdout
     assert "--restore brings back what was forgotten here." in again.stdout
-    assert (
-        2 == json.loads(run("import", *at, "--restore", "--json").stdout)["statements"]["written"]
-    )
+    restored = json.loads(run("import", *at, "--restore", "--json").stdout)
+    assert 2 == restored["statements"]["written"]
 
 
 def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn, tmp_path):
-    document = json.loads((EXPORTS / "zep.json").read_text("utf-8"))
+    document = export("zep.json")
     document["edges"][0]["name"] = "!!!"
-    file = tmp_path / "zep.json"
-    file.write_text(json.dumps(document), "utf-8")
+    (file := tmp_path / "zep.json").write_text(json.dumps(document), "utf-8")
     ran = run("import", file, *TO_ANA, "--uri", dsn)
     assert 1 == ran.exit_code
     assert "✗ 'zep/edge-0': relation must have a letter" in ran.stderr
     assert "failed" in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [
-        (["chatgpt.json"], 2, "memories of chatgpt need --app: name the application"),
-        (["chatgpt.json", "--app", "a"], 1, "does not say whose memories it holds"),
-        (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
-        (["chatgpt.json", "--app", "", "--user", "u"], 1, "app must not be empty"),
-        (["claude.json", "--from", "chatgpt", *TO_ANA], 1, "import it with --from claude"),
-        (["mem0.sql", *TO_ANA], 1, "mem0.sql is no JSON: give the export"),
-        (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
-        (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
-        (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "told"), [
+    (["chatgpt.json"], 2, "memories of chatgpt need --app: name the application"),
+    (["chatgpt.json", "--app", "a"], 1, "does not say whose memories it holds"),
+    (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
+    (["chatgpt.json", "--app", "", "--user", "u"], 1, "app must not be empty"),
+    (["claude.json", "--from", "chatgpt", *TO_ANA], 1, "import it with --from claude"),
+    (["mem0.sql", *TO_ANA], 1, "mem0.sql is no JSON: give the export"),
+    (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
+    (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
+    (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
+])  # fmt: skip
 def test_what_cannot_be_imported_is_said_in_one_line(arguments, code, told):
     name, *rest = arguments
     ran = run("import", EXPORTS / name, *rest, "--uri", NOWHERE)
@@ -483,23 +465,18 @@ def test_what_cannot_be_imported_is_said_in_one_line(arguments, code, told):
 @pytest.mark.parametrize("options", [(), ("--from", "chatgpt"), ("--from", "mem0")])
 def test_an_empty_file_is_called_empty(options, tmp_path):
     for text in ("", " \n" * 3_000):
-        file = tmp_path / "empty.json"
-        file.write_text(text, "utf-8")
+        (file := tmp_path / "empty.json").write_text(text, "utf-8")
         ran = run("import", file, *TO_ANA, *options, "--uri", NOWHERE)
         assert (1, "Error: empty.json is empty: export it again\n") == (ran.exit_code, ran.stderr)
 
 
-@pytest.mark.parametrize(
-    ("document", "told"),
-    [
-        ({"guilds": [1], "messages": [{"a": 1}]}, "1 messages without text. Check that it is"),
-        ({"results": [{"a": 1}, 7]}, "1 memories without text, 1 entries of an unknown form"),
-        ([{"mapping": 7}], "1 entries of an unknown form"),
-    ],
-)
+@pytest.mark.parametrize(("document", "told"), [
+    ({"guilds": [1], "messages": [{"a": 1}]}, "1 messages without text. Check that it is"),
+    ({"results": [{"a": 1}, 7]}, "1 memories without text, 1 entries of an unknown form"),
+    ([{"mapping": 7}], "1 entries of an unknown form"),
+])  # fmt: skip
 def test_a_file_without_a_single_memory_is_an_error(document, told, tmp_path):
-    file = tmp_path / "slack.json"
-    file.write_text(json.dumps(document), "utf-8")
+    (file := tmp_path / "slack.json").write_text(json.dumps(document), "utf-8")
     for options in ((), ("--dry-run",)):
         ran = run("import", file, *TO_ANA, "--uri", NOWHERE, *options)
         assert (1, "") == (ran.exit_code, ran.stdout)
@@ -507,10 +484,8 @@ def test_a_file_without_a_single_memory_is_an_error(document, told, tmp_path):
 
 
 def test_a_user_without_memories_is_no_error(tmp_path):
-    file = tmp_path / "mem0.json"
-    file.write_text('{"results": []}', "utf-8")
-    ran = run("import", file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
-    assert 0 == ran.exit_code, ran.output
+    (file := tmp_path / "mem0.json").write_text('{"results": []}', "utf-8")
+    succeed("import", file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
 
 
 @contextmanager
@@ -532,19 +507,14 @@ def pressing_ctrl_c(*, at_batch: int) -> Iterator[None]:
     signal.signal(signal.SIGINT, kept)
 
 
-@pytest.mark.parametrize(
-    ("language", "told"),
-    [
-        ("en", "Interrupted: 64 of 100 statements are here; the same command goes on from there."),
-        ("zh", "已中断：陈述 64/100 条已导入；再次运行同一命令即可继续。"),
-    ],
-)
+@pytest.mark.parametrize(("language", "told"), [
+    ("en", "Interrupted: 64 of 100 statements are here; the same command goes on from there."),
+    ("zh", "已中断：陈述 64/100 条已导入；再次运行同一命令即可继续。"),
+])  # fmt: skip
 def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
     language, told, dsn, tmp_path, monkeypatch
 ):
-    file = tmp_path / "mem0.json"
-    entries = [{"id": str(n), "memory": f"Ana saw film {n}.", "user_id": "ana"} for n in range(100)]
-    file.write_text(json.dumps(entries), "utf-8")
+    (file := tmp_path / "mem0.json").write_text(json.dumps(films(100)), "utf-8")
     monkeypatch.setenv("HIPPOCAMPUS_LANG", language)
     with pressing_ctrl_c(at_batch=3):
         ran = run("import", file, *TO_ANA, "--uri", dsn)
@@ -568,8 +538,7 @@ def mem0(shared_dsn, scope):
 
 
 def test_the_memories_of_a_store_go_to_their_users(mem0, empty_dsn, shared_dsn, scope):
-    with psycopg.connect(empty_dsn) as connection:
-        connection.execute((EXPORTS / "mem0.sql").read_bytes())
+    execute(empty_dsn, (EXPORTS / "mem0.sql").read_text("utf-8"))
     looked = mem0(empty_dsn, "--dry-run", "--json")
     assert 0 == looked.exit_code, looked.output
     assert {"of no user (give --user)": 1} == json.loads(looked.stdout)["skipped"]
@@ -583,10 +552,8 @@ def test_the_memories_of_a_store_go_to_their_users(mem0, empty_dsn, shared_dsn, 
 
 
 def test_a_store_in_the_same_database_and_of_another_name_is_read(dsn):
-    with psycopg.connect(dsn) as connection:
-        dump = (EXPORTS / "mem0.sql").read_text("utf-8")
-        connection.execute("CREATE SCHEMA other")
-        connection.execute(dump.replace(" mem0 ", ' other."My Notes" ').encode())
+    dump = (EXPORTS / "mem0.sql").read_text("utf-8")
+    execute(dsn, "CREATE SCHEMA other", dump.replace(" mem0 ", ' other."My Notes" '))
     line = ["import", dsn, "--from", "mem0", "--app", "app", "--uri", dsn]
     missing = run(*line)
     assert 1 == missing.exit_code
@@ -612,11 +579,9 @@ def test_what_mem0_writes_today_comes_over(mem0, empty_dsn, tmp_path):
     pytest.importorskip("mem0", reason="pip install 'pg-hippocampus[peers]'")
     from tests.exports.make_mem0 import TOLD, tell_mem0
 
-    with psycopg.connect(empty_dsn) as connection:
-        connection.execute("CREATE EXTENSION vector")
+    execute(empty_dsn, "CREATE EXTENSION vector")
     answers = tell_mem0(empty_dsn, str(tmp_path))
     results = [one for answer in answers for one in answer["results"]]
-    file = tmp_path / "mem0.json"
-    file.write_text(json.dumps({"results": results}), "utf-8")
+    (file := tmp_path / "mem0.json").write_text(json.dumps({"results": results}), "utf-8")
     assert len(TOLD) == json.loads(mem0(file, "--json").stdout)["statements"]["written"]
     assert len(TOLD) == json.loads(mem0(empty_dsn, "--json").stdout)["statements"]["here"]

@@ -5,14 +5,7 @@ import threading
 
 import pytest
 
-from langgraph_store import (
-    PgHippocampusStore,
-    get_instruction,
-    instruction_history,
-    instructions_namespace,
-    put_instruction,
-    rollback_instruction,
-)
+import langgraph_store
 from shared_core import InvalidInput, NotFound, Scope
 from shared_core.core.namespaces import instructions_scope
 from shared_core.ports.items import Item, ReadItem
@@ -22,7 +15,6 @@ pytestmark = pytest.mark.both_engines
 
 @pytest.fixture
 def said(shared_memory):
-    """The instructions of all users."""
     return shared_memory.instructions
 
 
@@ -84,9 +76,8 @@ async def test_each_rollback_goes_one_further_back(said, scope):
 
 async def test_a_key_that_is_not_there_is_named_with_whose_it_would_be(said, scope):
     for version in (None, 3):
-        with pytest.raises(
-            NotFound, match=f"no instruction 'tnoe' of user 'alice@example.com' in '{scope.app}'"
-        ):
+        told = f"no instruction 'tnoe' of user 'alice@example.com' in '{scope.app}'"
+        with pytest.raises(NotFound, match=told):
             await said.rollback(scope, "tnoe", version)
 
 
@@ -122,20 +113,18 @@ async def test_what_cannot_be_stored_is_refused(said, scope):
 
 
 def test_a_graph_uses_them_in_sync_code(shared_memory, scope):
-    with PgHippocampusStore(engine=shared_memory) as store:
+    with langgraph_store.PgHippocampusStore(engine=shared_memory) as store:
         app, user = scope.app, "ann@example.com"
-        put_instruction(store, app, user, "tone", {"content": "one"})
-        thread = threading.Thread(
-            target=put_instruction, args=(store, app, user, "tone", {"content": "two"})
-        )
+        langgraph_store.put_instruction(store, app, user, "tone", {"content": "one"})
+        given = (store, app, user, "tone", {"content": "two"})
+        thread = threading.Thread(target=langgraph_store.put_instruction, args=given)
         thread.start()
         thread.join()
-        newest = get_instruction(store, app, user, "tone")
-        assert newest is not None and 2 == newest.version
-        assert 3 == rollback_instruction(store, app, user, "tone").version
-        texts = [one.value["content"] for one in instruction_history(store, app, user, "tone")]
-        assert ["one", "two", "one"] == texts
-    here = instructions_namespace("app", user)
+        assert 2 == langgraph_store.get_instruction(store, app, user, "tone").version
+        assert 3 == langgraph_store.rollback_instruction(store, app, user, "tone").version
+        history = langgraph_store.instruction_history(store, app, user, "tone")
+        assert ["one", "two", "one"] == [one.value["content"] for one in history]
+    here = langgraph_store.instructions_namespace("app", user)
     assert ("app", "ann@example%2Ecom", "hippocampus-instructions") == here
     assert Scope("app", user) == instructions_scope(("app", user, "hippocampus-instructions"))
     assert instructions_scope((*here, "deeper")) is None

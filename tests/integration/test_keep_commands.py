@@ -27,9 +27,8 @@ async def _fill(dsn: str) -> None:
         event = Event(event_id="e", author="user", role="user", text="I sail.", occurred_at=then)
         await memory.append_events(ANN, "t", [event])
     async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(
-            ANN, NewMemory(text="About Ann.", kind="summary", key="k", importance=8)
-        )
+        about = NewMemory(text="About Ann.", kind="summary", key="k", importance=8)
+        await memory.remember(ANN, about)
         await memory.remember(ANN, NewMemory(text="Ann sails.", key="f", importance=8))
 
 
@@ -45,10 +44,8 @@ def in_json(*arguments: str, dsn: str) -> dict[str, object]:
 def test_cleanup_says_why_and_then_does_it(old):
     told = run("cleanup", "--dry-run", dsn=old)
     assert "Of all applications:" in told and "Would be: 1 demoted (1 episodic)." in told
-    assert (
-        "1 are not listed" not in told
-        and 0 == in_json("cleanup", "--dry-run", dsn=old)["not_listed"]
-    )
+    assert "1 are not listed" not in told
+    assert 0 == in_json("cleanup", "--dry-run", dsn=old)["not_listed"]
     assert 1 == in_json("cleanup", "--dry-run", "--limit", "0", dsn=old)["not_listed"]
     assert "Of app / bob:" in run("cleanup", "--app", "app", "--user", "bob", dsn=old)
     assert "all applications" == in_json("cleanup", "--dry-run", dsn=old)["of"]
@@ -91,7 +88,7 @@ def test_what_has_faded_is_listed_restored_and_pinned(old):
     assert "1 memory restored" in run("recover", "app", "ann", key, dsn=old)
     assert "0 memories restored" in run("recover", "app", "ann", key, dsn=old, code=1)
     assert "1 memory pinned" in run("pin", "app", "ann", key, dsn=old)
-    assert "never" in run("policy", dsn=old) and 1 == _pinned(old)
+    assert "never" in run("policy", dsn=old) and 1 == in_json("stats", dsn=old)["pinned"]
     assert "1 memory no longer pinned" in run("unpin", "app", "ann", key, dsn=old)
     assert "0 memories no longer pinned" in run("unpin", "app", "ann", "no", dsn=old, code=1)
 
@@ -99,20 +96,14 @@ def test_what_has_faded_is_listed_restored_and_pinned(old):
 def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old):
     run("cleanup", dsn=old)
     for verb, done in (
-        ("pin", "1 memory pinned"),
-        ("unpin", "1 memory no longer pinned"),
-        ("recover", "0 memories restored"),
-        ("forget", "1 memory forgotten"),
-    ):
+        ("pin", "1 memory pinned"), ("unpin", "1 memory no longer pinned"),
+        ("recover", "0 memories restored"), ("forget", "1 memory forgotten"),
+    ):  # fmt: skip
         told = commands.run(verb, "app", "ann", "k", "no", "--uri", old)
         assert (1, done) == (told.exit_code, told.stdout.strip())
         assert "Error: app / ann has no memory 'no'" in told.stderr and "'k'" not in told.stderr
         assert "`hippocampus timeline app ann --json` shows keys" in told.stderr
     assert "1 memory forgotten" in run("forget", "app", "ann", "f", dsn=old)
-
-
-def _pinned(dsn: str) -> object:
-    return in_json("stats", dsn=dsn)["pinned"]
 
 
 def test_stats_count_kinds_scores_and_what_goes_when_and_a_curve_shows_one(old):
@@ -142,10 +133,8 @@ def test_a_policy_is_shown_set_and_inherited(old):
     assert (0.3, None) == (rules["episodic"]["decay_rate"], rules["summary"])  # type: ignore[index,call-overload]
     run("policy", "knowledge", "--erase-after", "3", "--app", "app", dsn=old)
     rules = in_json("policy", "--app", "app", dsn=old)
-    assert (1.0, 3.0) == tuple(
-        rules["summary"][name]
-        for name in ("erase_threshold", "erase_after_days")  # type: ignore[index,call-overload]
-    )
+    summary = rules["summary"]
+    assert (1.0, 3.0) == (summary["erase_threshold"], summary["erase_after_days"])
     assert "own" in run("policy", "--app", "app", dsn=old)
     run("policy", "inherit", "--app", "app", dsn=old)
     assert in_json("policy", dsn=old) == in_json("policy", "--app", "app", dsn=old)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.config import get_store
@@ -14,6 +14,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolNode
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
+from scripted_chat import calls
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Scope
@@ -86,16 +87,14 @@ async def test_get_store_finds_it_in_sync_and_async_nodes(store):
     async def get(state: State) -> State:
         return {"known": texts(await get_store().asearch(HERE))}
 
-    graph = build(put, get).compile(store=store)
-    assert ["tea"] == (await graph.ainvoke({"said": "tea"}))["known"]
+    assert ["tea"] == (await build(put, get).compile(store=store).ainvoke({"said": "tea"}))["known"]
 
 
 @tool
 def keep(text: str, store: Annotated[Any, InjectedStore()], config: RunnableConfig) -> str:
     """Keep a text about the user."""
-    store.put(
-        memories_namespace("graphs", config["configurable"]["user_id"]), text, {"content": text}
-    )
+    place = memories_namespace("graphs", config["configurable"]["user_id"])
+    store.put(place, text, {"content": text})
     return "kept"
 
 
@@ -105,28 +104,19 @@ async def look(query: str, store: Annotated[Any, InjectedStore()]) -> str:
     return "; ".join(texts(await store.asearch(HERE, query=query, limit=1)))
 
 
-def call(name: str, **arguments: str) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": name}])
-
-
 async def test_tools_get_the_store_injected(store):
     async def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
-        return {"messages": [call("keep" if len(state["messages"]) == 1 else "look",
-                                  **({"text": "She likes tea."} if len(state["messages"]) == 1
-                                     else {"query": "What does she like?"}))]}  # fmt: skip
+        if len(state["messages"]) == 1:
+            return {"messages": [calls("keep", text="She likes tea.")]}
+        return {"messages": [calls("look", query="What does she like?")]}
 
-    graph: Any = StateGraph(MessagesState)
-    for name, node in {"m1": model, "t1": ToolNode([keep, look]), "m2": model,
-                       "t2": ToolNode([keep, look])}.items():  # fmt: skip
-        graph.add_node(name, node)
-    for edge in ((START, "m1"), ("m1", "t1"), ("t1", "m2"), ("m2", "t2")):
-        graph.add_edge(*edge)
-    compiled = graph.compile(store=store)
+    tools, graph = ToolNode([keep, look]), StateGraph(MessagesState)
+    graph.add_sequence([("m1", model), ("t1", tools), ("m2", model), ("t2", tools)])
+    compiled = graph.add_edge(START, "m1").compile(store=store)
     config = {"configurable": {"user_id": "ana@example.com"}}
-    answer = await compiled.ainvoke({"messages": [HumanMessage("hello")]}, config)
-    assert ["kept", "She likes tea."] == [
-        message.content for message in answer["messages"] if isinstance(message, ToolMessage)
-    ]
+    told = (await compiled.ainvoke({"messages": [HumanMessage("hello")]}, config))["messages"]
+    told = [message.content for message in told if isinstance(message, ToolMessage)]
+    assert ["kept", "She likes tea."] == told
 
 
 async def test_an_entrypoint_and_its_tasks_have_it(store):

@@ -27,7 +27,6 @@ async def test_a_server_can_load_it_by_its_path():
     """A server loads "FILE.py:NAME" and takes a store, a context manager, or what makes one."""
     file = Path(inspect.getfile(langgraph_store)).with_name("server.py")
     spec = spec_from_file_location("user_store_module", file)
-    assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     made = module.make_store()
@@ -50,10 +49,8 @@ async def test_threads_and_loops_share_one_store_until_the_last_has_left():
 
     async with make_store() as outer:
         with ThreadPoolExecutor(4) as threads:
-            for job in [
-                threads.submit(lambda name=name: asyncio.run(serve(name))) for name in "abcd"
-            ]:
-                await asyncio.wrap_future(job)
+            jobs = [threads.submit(asyncio.run, serve(name)) for name in "abcd"]
+            await asyncio.gather(*map(asyncio.wrap_future, jobs))
         assert {id(outer)} == {id(store) for store in opened}
         assert 80 == len(await outer.asearch(HERE, limit=100))
     async with make_store() as later:
@@ -82,11 +79,10 @@ async def test_what_a_request_leaves_out_takes_the_default_time_to_live(monkeypa
         assert ["given"] == [item.key for item in await store.asearch(HERE)]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("DEFAULT_TTL_MINUTES", "soon"), ("SEARCH", "magic"), ("POOL_SIZE", "0x"), ("EMBEDDER", "?"),
-     ("SWEEP_INTERVAL_MINUTES", "0")],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [
+    ("DEFAULT_TTL_MINUTES", "soon"), ("SEARCH", "magic"), ("POOL_SIZE", "0x"), ("EMBEDDER", "?"),
+    ("SWEEP_INTERVAL_MINUTES", "0"),
+])  # fmt: skip
 async def test_a_variable_that_makes_no_sense_is_an_error(name, value, monkeypatch):
     monkeypatch.setenv(f"HIPPOCAMPUS_{name}", value)
     with pytest.raises((InvalidInput, ValueError)):

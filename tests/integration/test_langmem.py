@@ -11,26 +11,21 @@ import time
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-import psycopg
+import langmem
 import pytest
+from commands import run
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.postgres import PostgresStore
-from langmem import (
-    create_manage_memory_tool,
-    create_memory_store_manager,
-    create_search_memory_tool,
-)
-from typer.testing import CliRunner, Result
+from postgres_admin import column, execute, rows
 from warm_python import warm_python
 
 from adk_memory import OpenMemoryService
 from langgraph_store import DurableReflectionExecutor, PgHippocampusStore, memories_namespace
 from shared_core import InvalidInput, NewMemory, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
-from shared_core.cli.main import app
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
 from shared_core.transfer.importing import ImportOptions, import_items
 from tests.integration.scripted_chat import ScriptedChatModel, calls
@@ -53,9 +48,8 @@ def tell_adk(store: PgHippocampusStore) -> None:
     said = types.Content(role="user", parts=[types.Part(text="Ann is allergic to peanuts.")])
     entry = MemoryEntry(content=said, author="user")
     run_sync(adk.add_memory(app_name="app", user_id="ann", memories=[entry]))
-    run_sync(
-        store.engine.remember(ANN, NewMemory(text="Ann is a vet.", kind="reflection", key="vet"))
-    )
+    vet = NewMemory(text="Ann is a vet.", kind="reflection", key="vet")
+    run_sync(store.engine.remember(ANN, vet))
 
 
 async def adk_finds(store: PgHippocampusStore, query: str) -> list[str]:
@@ -67,21 +61,19 @@ async def adk_finds(store: PgHippocampusStore, query: str) -> list[str]:
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_its_tools_manage_and_search_memories(store, how):
     await asyncio.to_thread(tell_adk, store)
-    manage = create_manage_memory_tool(namespace=TEMPLATE, store=store)
-    search = create_search_memory_tool(namespace=TEMPLATE, store=store)
+    manage = langmem.create_manage_memory_tool(namespace=TEMPLATE, store=store)
+    search = langmem.create_search_memory_tool(namespace=TEMPLATE, store=store)
 
     async def use(tool: Any, **arguments: Any) -> str:
         if how == "async":
             return str(await tool.ainvoke(arguments, CONFIG))
         return str(await asyncio.to_thread(tool.invoke, arguments, CONFIG))
 
-    created = await use(manage, content="Ann plays the cello.", action="create")
-    key = created.split()[-1]
+    key = (await use(manage, content="Ann plays the cello.", action="create")).split()[-1]
     assert "peanuts" in await use(search, query="Which allergies?")
     assert "cello" in await use(search, query="Which instrument?")
     await use(manage, content="Ann plays the viola.", action="update", id=key)
-    item = await store.aget(MEMORIES, key)
-    assert item is not None and {"content": "Ann plays the viola."} == item.value
+    assert {"content": "Ann plays the viola."} == (await store.aget(MEMORIES, key)).value
     assert any("viola" in text for text in await adk_finds(store, "Which instrument?"))
     await use(manage, action="delete", id=key)
     assert await store.aget(MEMORIES, key) is None
@@ -91,7 +83,7 @@ async def test_its_tools_manage_and_search_memories(store, how):
 async def test_its_manager_works_on_memories_that_adk_wrote(store, how):
     await asyncio.to_thread(tell_adk, store)
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
-    manager = create_memory_store_manager(model, namespace=TEMPLATE, store=store)
+    manager = langmem.create_memory_store_manager(model, namespace=TEMPLATE, store=store)
     said = {"messages": [{"role": "user", "content": "I moved to Lisbon, peanuts and all."}]}
     if how == "async":
         await manager.ainvoke(said, CONFIG)
@@ -105,7 +97,7 @@ async def test_its_manager_works_on_memories_that_adk_wrote(store, how):
 
 def test_its_manager_in_a_graph_takes_the_store_of_the_graph(store):
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
-    manager = create_memory_store_manager(model, namespace=TEMPLATE)
+    manager = langmem.create_memory_store_manager(model, namespace=TEMPLATE)
 
     def reflect(state: MessagesState) -> dict[str, Any]:
         manager.invoke({"messages": state["messages"]})
@@ -154,7 +146,7 @@ def test_it_submits_from_a_node_without_a_config(store):
 
 def test_a_reflector_of_langmem_is_called_with_the_newest_payload(store):
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
-    manager = create_memory_store_manager(model, namespace=TEMPLATE)
+    manager = langmem.create_memory_store_manager(model, namespace=TEMPLATE)
     executor = DurableReflectionExecutor(store, app="app", reflector=manager)
     old = executor.submit({"messages": ["I moved to Porto."]}, config=CONFIG, after_seconds=60)
     new = executor.submit({"messages": ["I moved to Lisbon."]}, config=CONFIG, after_seconds=0.1)
@@ -188,8 +180,7 @@ executor.submit({"messages": [HumanMessage("I moved.", id="1")]}, config=config)
 def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn):
     killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn], check=False)
     assert 128 + signal.SIGKILL == killed.returncode
-    with psycopg.connect(dsn, autocommit=True) as superuser:
-        superuser.execute("UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
+    execute(dsn, "UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
     seen: list[Any] = []
 
     class Seeing:
@@ -211,9 +202,7 @@ def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn):
             assert time.monotonic() < deadline
             time.sleep(0.05)
     assert [({"messages": [HumanMessage("I moved.", id="1")]}, "ann")] == seen
-    with psycopg.connect(dsn) as superuser:
-        kept = "SELECT payload FROM hippocampus.consolidation_jobs"
-        assert [(None,)] == superuser.execute(kept).fetchall()
+    assert [None] == column(dsn, "SELECT payload FROM hippocampus.consolidation_jobs")
 
 
 def test_forgetting_a_user_forgets_what_waits_for_reflection(store, dsn):
@@ -225,18 +214,13 @@ def test_forgetting_a_user_forgets_what_waits_for_reflection(store, dsn):
     future = executor.submit({"messages": ["I moved."]}, config=CONFIG, after_seconds=60)
     run_sync(store.engine.forget_scope(ANN))
     assert {} == future.result(30)
-    with psycopg.connect(dsn) as superuser:
-        for table in ("consolidation_jobs", "threads"):
-            assert [] == superuser.execute(f"SELECT FROM hippocampus.{table}").fetchall()
+    for table in ("consolidation_jobs", "threads"):
+        assert [] == rows(dsn, f"SELECT FROM hippocampus.{table}")
 
 
 # --- the import
 
 THEIRS = ("memories", "{langgraph_user_id}")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["import", *arguments])
 
 
 @pytest.fixture
@@ -245,9 +229,9 @@ def source(empty_dsn):
     with PostgresStore.from_conn_string(empty_dsn) as store:
         store.setup()
         model = ScriptedChatModel(answers=[calls("Memory", content="安住在上海。")])
-        manager = create_memory_store_manager(model, namespace=THEIRS, store=store)
+        manager = langmem.create_memory_store_manager(model, namespace=THEIRS, store=store)
         manager.invoke({"messages": [{"role": "user", "content": "我住在上海。"}]}, CONFIG)
-        tool = create_manage_memory_tool(namespace=THEIRS, store=store)
+        tool = langmem.create_manage_memory_tool(namespace=THEIRS, store=store)
         tool.invoke({"content": "Ann plays the cello.", "action": "create"}, CONFIG)
         store.put(("memories", "ben", "work"), "k", {"content": "Ben is a pilot."})
         store.put(("settings",), "theme", {"value": "dark"})
@@ -256,16 +240,15 @@ def source(empty_dsn):
 
 
 def test_memories_of_langmem_are_found_by_recall_adk_and_langmem(source, dsn):
-    at = (source, "--from", "langmem", "--app", "app", "--uri", dsn)
+    at = ("import", source, "--from", "langmem", "--app", "app", "--uri", dsn)
     report = json.loads(run(*at, "--json").stdout)
     assert (5, 3, 2) == (report["in_source"], report["copied"], report["elsewhere"])
     assert report["complete"]
     with PgHippocampusStore(dsn) as store:
         found = run_sync(store.engine.recall(ANN, "Which instrument does Ann play?"))
         assert "Ann plays the cello." == found[0].memory.text
-        assert "安住在上海。" in [
-            hit.memory.text for hit in run_sync(store.engine.recall(ANN, "安住在哪里？"))
-        ]
+        hits = run_sync(store.engine.recall(ANN, "安住在哪里？"))
+        assert "安住在上海。" in [hit.memory.text for hit in hits]
         adk = OpenMemoryService(engine=store.engine)
         answer = run_sync(adk.search_memory(app_name="app", user_id="ann", query="instrument"))
         assert any("cello" in str(one.content) for one in answer.memories)
@@ -273,8 +256,7 @@ def test_memories_of_langmem_are_found_by_recall_adk_and_langmem(source, dsn):
         assert {"content": "Ann plays the cello."} in [item.value for item in items]
         pilot = store.get((*memories_namespace("app", "ben"), "work"), "k")
         assert pilot is not None and pilot.value == {"content": "Ben is a pilot."}
-    again = run(*at)
-    assert "0 copied, 3 were here already, 2 are of no user (see --namespace)" in again.stdout
+    assert "0 copied, 3 were here already, 2 are of no user (see --namespace)" in run(*at).stdout
 
 
 async def test_any_label_can_be_the_user(source, memory, dsn):
@@ -290,10 +272,8 @@ async def test_any_label_can_be_the_user(source, memory, dsn):
 async def test_the_texts_of_items_are_masked_and_their_other_values_stay(source, memory, dsn):
     told = "The wifi password is: hunter22"
     value = {
-        "kind": "Memory",
-        "content": {"content": told, "notes": [told]},
-        "card": "4111111111111111",
-    }
+        "kind": "Memory", "content": {"content": told, "notes": [told]}, "card": "4111111111111111",
+    }  # fmt: skip
     with PostgresStore.from_conn_string(source) as store:
         store.put(("memories", "eva"), "1", value)
         store.put(("memories", "eva"), "2", {"note": told})

@@ -73,11 +73,8 @@ async def test_a_large_budget_is_filled_with_history(memory):
 
 async def test_the_same_question_gives_the_same_window(memory):
     asked = AsOf(known=datetime.now(UTC))
-    assembler = ContextAssembler(1500, cut=True)
-    one, two = [
-        await memory.context_window(ANN, "long", "Bees?", assembler=assembler, as_of=asked)
-        for _ in range(2)
-    ]
+    given = {"assembler": ContextAssembler(1500, cut=True), "as_of": asked}
+    one, two = [await memory.context_window(ANN, "long", "Bees?", **given) for _ in range(2)]
     assert one.prompt == two.prompt and one.dropped == two.dropped
 
 

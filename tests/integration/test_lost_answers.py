@@ -39,16 +39,14 @@ class Cutter:
         self.cuts_writes = False
         exchange, connect = Connection.exchange, policies.PostgresDatabase._connect
 
-        async def cutting(
-            connection: Connection, steps: list[Statement], **options: Any
-        ) -> list[Rows]:
+        async def cutting(opened: Connection, steps: list[Statement], **options: Any) -> list[Rows]:
             is_last = steps[-1][0] == b"COMMIT"
             if self.cuts_writes:
                 is_last = any(b"INSERT INTO writes" in text for text, _ in steps)
             cut = self.cuts.pop(0) if is_last and self.cuts else ""
-            rows = [] if cut == "before" else await exchange(connection, steps, **options)
+            rows = [] if cut == "before" else await exchange(opened, steps, **options)
             if cut:
-                connection.pgconn.finish()
+                opened.pgconn.finish()
                 raise psycopg.OperationalError(LOST)
             return rows
 
@@ -75,10 +73,13 @@ def cutter(storage, monkeypatch):
     return Cutter(monkeypatch)
 
 
+def held(key: str) -> Select:
+    return Select("instructions", ("version",), (equal("instruction_key", key),))
+
+
 def add(key: str) -> Policy[int]:
     """Add a version of an instruction, and return its number."""
-    where = (equal("instruction_key", key),)
-    [rows] = yield [Select("instructions", ("version",), where)]
+    [rows] = yield [held(key)]
     version = len(rows) + 1
     names = ("instruction_key", "version", "content", "created_at")
     yield Last([Insert("instructions", names, [(key, version, "Be brief.", NOW)])])
@@ -87,15 +88,13 @@ def add(key: str) -> Policy[int]:
 
 def drop(key: str) -> Policy[int]:
     """Delete all versions of an instruction, and return how many there were."""
-    where = (equal("instruction_key", key),)
-    [rows] = yield [Select("instructions", ("version",), where)]
-    yield Last([Delete("instructions", where)])
+    [rows] = yield [held(key)]
+    yield Last([Delete("instructions", (equal("instruction_key", key),))])
     return len(rows)
 
 
 async def versions(storage: PostgresStorage, key: str) -> list[int]:
-    where = (equal("instruction_key", key),)
-    [rows] = await storage.read(ANN, [Select("instructions", ("version",), where)])
+    [rows] = await storage.read(ANN, [held(key)])
     return sorted(row[0] for row in rows)
 
 
@@ -166,11 +165,8 @@ def row(text: str) -> EventRow:
 
 @pytest.mark.parametrize("lock", ["wait", "none", "skip"])
 @pytest.mark.parametrize("state", ["40P01", "26000"])
-async def test_a_look_for_the_answer_that_fails_is_repeated(
-    storage, cutter, monkeypatch, lock, state
-):
-    failing = (f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$".encode(), {})
-    looks = [failing]
+async def test_a_failed_look_for_the_answer_is_repeated(storage, cutter, monkeypatch, lock, state):
+    looks = [(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$".encode(), {})]
     look = Mark.looked_for
     monkeypatch.setattr(Mark, "looked_for", lambda mark: looks.pop() if looks else look(mark))
     cutter.cuts = ["behind"]
@@ -188,10 +184,8 @@ async def test_a_missing_row_is_a_conflict(storage):
 
 
 async def test_several_reads_are_of_one_moment(storage):
-    versions = Select("instructions", ("version",))
-    where = (equal("instruction_key", "tone"),)
     await storage.transact(ANN, lambda: add("tone"))
-    first, second = await storage.read(ANN, [versions, Select("instructions", ("version",), where)])
+    first, second = await storage.read(ANN, [Select("instructions", ("version",)), held("tone")])
     assert [(1,)] == first == second
 
 

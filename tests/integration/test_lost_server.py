@@ -4,13 +4,13 @@ import time
 from pathlib import Path
 
 import psutil
-import psycopg
 import pytest
 from embedded_users import copied_clusters, pid_of
+from postgres_admin import column
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from resident_users import DrawnVectors, by_index, by_statement, make_resident
+from resident_users import by_index, by_statement, drawn, make_resident
 
-from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import MemoryEngine, Scope, StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 from tests.integration.test_read_only import standby, until_replayed
 
@@ -42,10 +42,7 @@ async def found(memory: MemoryEngine) -> set[str]:
 async def test_calls_and_an_index_go_on_after_the_server_was_killed_and_started_again(empty_home):
     server = EmbeddedPostgres(empty_home)
     dsn = server.acquire()
-    async with (
-        open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory,
-        open_memory(dsn, embedder=DrawnVectors(), worker=False) as other,
-    ):
+    async with drawn(dsn) as memory, drawn(dsn) as other:
         await memory.remember(ANN, "Ann sails.")
         await make_resident(memory, ANN)
         await other.remember(ANN, "Ann paints.")
@@ -67,10 +64,7 @@ async def test_a_memory_of_two_hosts_and_an_index_follow_a_standby_and_its_promo
     primary, replica = standby
     hosts = ",".join(str(conninfo_to_dict(one)["host"]) for one in standby)
     both = make_conninfo(primary, host=hosts, target_session_attrs="read-write")
-    async with (
-        open_memory(both, embedder=DrawnVectors(), worker=False) as writer,
-        open_memory(replica, embedder=DrawnVectors(), worker=False) as reader,
-    ):
+    async with drawn(both) as writer, drawn(replica) as reader:
         told = [f"Ann has seen {number} ships." for number in range(12)]
         await writer.remember(ANN, told)
         until_replayed(*standby)
@@ -83,7 +77,6 @@ async def test_a_memory_of_two_hosts_and_an_index_follow_a_standby_and_its_promo
             until_replayed(*standby)
             assert {*told} == await found(reader)
         kill(Path(str(conninfo_to_dict(primary)["host"])).parent)
-        with psycopg.connect(replica, autocommit=True) as admin:
-            assert (True,) == admin.execute("SELECT pg_promote()").fetchone()
+        assert [True] == column(replica, "SELECT pg_promote()")
         await writer.remember(ANN, "Ann swims.")
         assert {*told, "Ann swims."} == await found(reader)

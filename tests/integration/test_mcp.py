@@ -50,15 +50,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def started(*options: str) -> StdioServerParameters:
-    command, *rest = [*warm_python(), *COMMAND]
-    environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
-    return StdioServerParameters(command=command, args=[*rest, *options], env=environment)
-
-
 @asynccontextmanager
 async def asked(*options: str) -> AsyncIterator[Client]:
-    async with Client(started(*options)) as client:
+    command, *rest = [*warm_python(), *COMMAND, *options]
+    environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
+    async with Client(StdioServerParameters(command=command, args=rest, env=environment)) as client:
         yield client
 
 
@@ -82,6 +78,11 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     return str(result.content[0].text)  # type: ignore[union-attr]
 
 
+async def is_nobody(client: Client, tool: str, **arguments: Any) -> None:
+    """Let a tool be refused, because the server is not for the user."""
+    assert "not a user of this server" in await refusal(client, tool, **arguments)
+
+
 async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn):
     async with asked("--user", "ana", "--uri", dsn) as client:
         listed = (await client.list_tools()).tools
@@ -90,8 +91,7 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn):
         first = await answer(client, "process_memory", input="My name is Ana. I live in Leeds.")
         assert ["status", "resolved_query", "memories", "relations", "metadata"] == list(first)
         assert (await answer(client, "get_session_status"))["has_active_session"]
-        ended = await answer(client, "end_session")
-        assert 1 == ended["session_info"]["event_count"]
+        assert 1 == (await answer(client, "end_session"))["session_info"]["event_count"]
         assert not (await answer(client, "get_session_status"))["has_active_session"]
         assert (await answer(client, "end_session"))["session_info"] is None
     async with open_memory(dsn) as memory:
@@ -138,8 +138,7 @@ async def test_a_server_for_one_user_answers_for_nobody_else(shared_memory, scop
     await shared_memory.remember(bo, "Bo's PIN story is secret.")
     async with running(shared_memory, scope.app, "ana") as client:
         for tool in TOOLS:
-            told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
-            assert "not a user of this server" in told
+            await is_nobody(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
         for uri in ("memory://users/bo/recent", "memory://users/bo/profile"):
             with pytest.raises(MCPError, match="not a user of this server"):
                 await client.read_resource(uri)
@@ -159,22 +158,19 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
         assert "must not be empty" in await refusal(client, "recall", query="x", user_id="")
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
-    [
-        ("no_such_tool", {}, "Unknown tool"),
-        ("recall", {}, "Field required"),
-        ("recall", {"query": ""}, "at least 1 character"),
-        ("recall", {"query": "x" * 100_001}, "at most 100000 characters"),
-        ("recall", {"query": "x", "limit": 0}, "greater than or equal to 1"),
-        ("recall", {"query": ["x"]}, "valid string"),
-        ("remember", {"text": "x", "importance": 11}, "less than or equal to 10"),
-        ("forget", {"keys": []}, "at least 1 item"),
-        ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
-        ("process_memory", {"input": "  "}, "input"),
-        ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
-    ],
-)
+@pytest.mark.parametrize(("tool", "arguments", "told"), [
+    ("no_such_tool", {}, "Unknown tool"),
+    ("recall", {}, "Field required"),
+    ("recall", {"query": ""}, "at least 1 character"),
+    ("recall", {"query": "x" * 100_001}, "at most 100000 characters"),
+    ("recall", {"query": "x", "limit": 0}, "greater than or equal to 1"),
+    ("recall", {"query": ["x"]}, "valid string"),
+    ("remember", {"text": "x", "importance": 11}, "less than or equal to 10"),
+    ("forget", {"keys": []}, "at least 1 item"),
+    ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
+    ("process_memory", {"input": "  "}, "input"),
+    ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
+])  # fmt: skip
 async def test_bad_arguments_are_errors_that_name_them(shared_memory, scope, tool, arguments, told):
     async with running(shared_memory, scope.app, scope.user) as client:
         assert told in await refusal(client, tool, **arguments)
@@ -215,15 +211,10 @@ async def test_a_database_that_is_away_is_told_and_its_password_is_not():
 
 
 HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+               "clientInfo": {"name": "by hand", "version": "1"}},
+}  # fmt: skip
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
@@ -246,10 +237,8 @@ def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn):
         json.dumps(call(6, "recall", query="lone")).encode(),
     ]
     command = [*warm_python(), *COMMAND, "--user", "ana", "--uri", dsn]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
-    ) as server:
-        assert server.stdin is not None and server.stdout is not None
+    pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes, cwd=ROOT) as server:
         answers = {}
         for line in talk:
             server.stdin.write(line + b"\n")
@@ -269,21 +258,15 @@ def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn):
 
 @dataclass
 class Served:
-    """A process that serves HTTP."""
-
     process: subprocess.Popen[bytes]
     url: str
 
 
 @contextmanager
 def served(*options: str) -> Iterator[Served]:
-    with subprocess.Popen(
-        [*warm_python(), *COMMAND, "--http", "127.0.0.1:0", *options],
-        stderr=subprocess.PIPE,
-        cwd=ROOT,
-    ) as process:
+    line = [*warm_python(), *COMMAND, "--http", "127.0.0.1:0", *options]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, cwd=ROOT) as process:
         try:
-            assert process.stderr is not None
             line = process.stderr.readline().decode()
             assert line.startswith("Serving http://127.0.0.1:"), line
             yield Served(process, line.split()[1])
@@ -304,25 +287,20 @@ async def test_the_same_over_http(dsn):
             assert "Ana skis." == found["memories"][0]["content"]
             assert {"memories": []} == nothing
         async with httpx2.AsyncClient(timeout=60) as http:
-            page = await http.post(
-                server.url, json=HELLO, headers={"Host": "evil.example", "Accept": "*/*"}
-            )
+            headers = {"Host": "evil.example", "Accept": "*/*"}
+            page = await http.post(server.url, json=HELLO, headers=headers)
             assert page.status_code in (403, 421)
             for header in REFUSED:
                 assert 403 == (await http.post(server.url, json=HELLO, headers=header)).status_code
-            large = await http.post(server.url, content=b"x" * 5_000_000)
-            assert 413 == large.status_code
+            assert 413 == (await http.post(server.url, content=b"x" * 5_000_000)).status_code
     assert 0 == server.process.returncode
 
 
 REFUSED = (
-    {"X-Forwarded-For": "10.0.0.1"},
-    {"Via": "1.1 proxy"},
-    {"Host": "x@127.0.0.1"},
-    {"Host": "127.0.0.1:evil.example"},
-    {"Origin": "http://localhost:1@evil.example"},
+    {"X-Forwarded-For": "10.0.0.1"}, {"Via": "1.1 proxy"}, {"Host": "x@127.0.0.1"},
+    {"Host": "127.0.0.1:evil.example"}, {"Origin": "http://localhost:1@evil.example"},
     {"Origin": "null"},
-)
+)  # fmt: skip
 """Headers without which the same request would be served."""
 
 
@@ -364,14 +342,11 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn):
 
 def test_no_other_machine_is_served_without_tokens(dsn):
     for address, told in (
-        ("0.0.0.0:0", "there are no tokens"),
-        ("[::]:0", "there are no tokens"),
-        ("192.0.2.1:80", "there are no tokens"),
-        ("example.com:80", "there are no tokens"),
-        ("8080", "must be HOST:PORT"),
-        ("127.0.0.1:99999", "must be HOST:PORT"),
+        ("0.0.0.0:0", "there are no tokens"), ("[::]:0", "there are no tokens"),
+        ("192.0.2.1:80", "there are no tokens"), ("example.com:80", "there are no tokens"),
+        ("8080", "must be HOST:PORT"), ("127.0.0.1:99999", "must be HOST:PORT"),
         ("127.0.0.1:x", "must be HOST:PORT"),
-    ):
+    ):  # fmt: skip
         ran = run("mcp", "--app", "app", "--uri", dsn, "--http", address)
         assert (1, "") == (ran.exit_code, ran.stdout), address
         assert told in ran.stderr and 1 == len(ran.stderr.splitlines()), ran.stderr
@@ -379,19 +354,15 @@ def test_no_other_machine_is_served_without_tokens(dsn):
 
 @dataclass
 class Token:
-    """What a token opens."""
-
     token_id: str
     app: str
     users: tuple[str, ...] | None
 
 
 TOKENS = {
-    "ana-only": Token("1", "app", ("ana",)),
-    "two": Token("2", "app", ("ana", "bo")),
-    "all": Token("3", "app", None),
-    "elsewhere": Token("4", "other", None),
-}
+    "ana-only": Token("1", "app", ("ana",)), "two": Token("2", "app", ("ana", "bo")),
+    "all": Token("3", "app", None), "elsewhere": Token("4", "other", None),
+}  # fmt: skip
 
 
 async def verify(text: str) -> Token | None:
@@ -412,10 +383,8 @@ async def with_tokens(dsn: str, user: str | None = None) -> AsyncIterator[str]:
 @asynccontextmanager
 async def bearing(url: str, token: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
-    ):
+    given = httpx2.AsyncClient(headers=headers, timeout=60)
+    async with given as http, Client(streamable_http_client(url, http_client=http)) as client:
         yield client
 
 
@@ -426,15 +395,13 @@ async def test_a_token_opens_the_memory_of_its_users_alone(dsn):
         async with bearing(url, "ana-only") as client:
             assert {"memories": []} == await answer(client, "recall", query="skis")
             for tool in TOOLS:
-                told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
-                assert "not a user of this server" in told
+                await is_nobody(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
             with pytest.raises(MCPError, match="not a user of this server"):
                 await client.read_resource("memory://users/bo/recent")
         async with bearing(url, "two") as client:
             assert "user_id is missing" in await refusal(client, "recall", query="skis")
             assert (await answer(client, "recall", query="skis", user_id="bo"))["memories"]
-            told = await refusal(client, "recall", query="skis", user_id="cy")
-            assert "not a user of this server" in told
+            await is_nobody(client, "recall", query="skis", user_id="cy")
         async with httpx2.AsyncClient(timeout=60) as http:
             for headers in ({}, {"Authorization": "Bearer elsewhere"}, {"Authorization": "x"}):
                 assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
@@ -447,8 +414,7 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn):
     with served("--uri", dsn) as server:
         async with bearing(server.url, token) as client:
             await answer(client, "remember", text="Ana skis.")
-            told = await refusal(client, "recall", query="skis", user_id="bo")
-            assert "not a user of this server" in told
+            await is_nobody(client, "recall", query="skis", user_id="bo")
         async with httpx2.AsyncClient(timeout=60) as http:
             told = (await http.post(server.url, json=HELLO)).text
             assert "hippocampus token create" in told and "Authorization: Bearer" in told
@@ -473,8 +439,7 @@ async def test_a_running_server_closes_with_the_first_token(dsn):
                 await anyio.sleep(0.1)
             assert 401 == (await http.post(server.url, json=HELLO)).status_code
         async with bearing(server.url, token) as client:
-            told = await refusal(client, "recall", query="skis", user_id="bo")
-            assert "not a user of this server" in told
+            await is_nobody(client, "recall", query="skis", user_id="bo")
             assert {"memories": []} == await answer(client, "recall", query="skis")
 
 
@@ -483,8 +448,7 @@ async def test_tokens_that_cannot_be_read_are_told_as_such():
         raise StorageUnavailable("the database at 'db.internal' is away")
 
     served_app = mcp_server.build(open_memory("embedded"), "app", "ana").streamable_http_app()
-    door = TokenGate("app", away, away).before(served_app)
-    transport = httpx2.ASGITransport(door)
+    transport = httpx2.ASGITransport(TokenGate("app", away, away).before(served_app))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         for headers in ({}, {"Authorization": "Bearer x"}):
             refused = await http.post("/mcp", json=HELLO, headers=headers)
@@ -495,8 +459,7 @@ async def test_a_token_opens_no_more_than_the_server_is_for(dsn):
     async with with_tokens(dsn, user="cy") as url:
         async with bearing(url, "ana-only") as client:
             for user in ("ana", "cy"):
-                told = await refusal(client, "recall", query="x", user_id=user)
-                assert "not a user of this server" in told
+                await is_nobody(client, "recall", query="x", user_id=user)
         async with bearing(url, "all") as client:
             assert {"memories": []} == await answer(client, "recall", query="x")
 
@@ -532,20 +495,14 @@ def test_each_page_has_a_configuration_for_each_client():
 async def test_a_client_remembers_with_a_configuration_of_the_page(configured, dsn, tmp_path):
     assert "hippocampus" == configured["command"]
     command = warm_program(tmp_path / "hippocampus", "-m", "shared_core.cli.main")
-    environment = get_default_environment() | {
-        "PYTHONPATH": str(ROOT),
-        "HIPPOCAMPUS_URI": dsn,
-        "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"],
-    }
-    started = StdioServerParameters(
-        command=str(command), args=configured["args"], env=environment | configured.get("env", {})
-    )
-    async with Client(started) as client:
+    env = get_default_environment() | {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_URI": dsn}
+    env |= {"HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"], **configured.get("env", {})}
+    given = {"command": str(command), "args": configured["args"], "env": env}
+    async with Client(StdioServerParameters(**given)) as client:
         assert {"remember", "recall"} <= {tool.name for tool in (await client.list_tools()).tools}
         kept = await client.call_tool("remember", {"text": "Ana plays the cello."})
         found = await client.call_tool("recall", {"query": "Which instrument?"})
         forgotten = await client.call_tool("forget", {"keys": [kept.structured_content["key"]]})
-    assert "Ana plays the cello." in [
-        one["content"] for one in found.structured_content["memories"]
-    ]
+    texts = [one["content"] for one in found.structured_content["memories"]]
+    assert "Ana plays the cello." in texts
     assert {"forgotten": 1} == forgotten.structured_content

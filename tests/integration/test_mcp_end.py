@@ -35,12 +35,9 @@ def started(home: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "HIPPOCAMPUS_HOME": str(home)}
     environment.pop("HIPPOCAMPUS_URI", None)
     with subprocess.Popen(
-        [*warm_python(), *COMMAND, *options],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    ) as process:
+        [*warm_python(), *COMMAND, *options], env=environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
         try:
             yield process
         finally:
@@ -49,22 +46,16 @@ def started(home: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
                 os.kill(pid, signal.SIGINT)  # a test that failed leaves no server
 
 
-def told_over_stdio(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    for message in (HELLO, READY, STATUS):
-        process.stdin.write(json.dumps(message).encode() + b"\n")
-    process.stdin.flush()
-    while json.loads(process.stdout.readline()).get("id") != STATUS["id"]:
-        pass
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "closed"])
 def test_over_standard_input_it_stops_what_it_started(home, how):
     with started(home) as process:
-        told_over_stdio(process)
+        for message in (HELLO, READY, STATUS):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        while json.loads(process.stdout.readline()).get("id") != STATUS["id"]:
+            pass
         assert describe(home).running
         if how == "closed":
-            assert process.stdin is not None
             process.stdin.close()
         else:
             process.send_signal(signal.Signals[how])
@@ -75,7 +66,6 @@ def test_over_standard_input_it_stops_what_it_started(home, how):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_over_http_it_stops_what_it_started(home, number):
     with started(home, "--http", "127.0.0.1:0") as process:
-        assert process.stderr is not None
         assert process.stderr.readline().startswith(b"Serving http://127.0.0.1:")
         assert describe(home).running
         process.send_signal(number)
@@ -85,7 +75,6 @@ def test_over_http_it_stops_what_it_started(home, number):
 
 def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path):
     with started(tmp_path, "--http", "127.0.0.1:0") as process:
-        assert process.stderr is not None
         while not describe(tmp_path).initialised:
             assert process.poll() is None
             time.sleep(0.01)
@@ -98,9 +87,7 @@ def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path):
 def test_without_standard_input_it_says_how_it_is_started():
     done = subprocess.run(
         [sys.executable, *COMMAND, "--uri", "postgresql://localhost:1/x"],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: os.close(0),
-    )
+        capture_output=True, text=True, preexec_fn=lambda: os.close(0),
+    )  # fmt: skip
     assert 1 == done.returncode and "standard input is closed" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
