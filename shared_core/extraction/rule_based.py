@@ -35,13 +35,12 @@ from shared_core.nlp.affect import emotion_of, turn_importance
 from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import observe_turns
 from shared_core.nlp.discourse import DiscourseState
-from shared_core.nlp.extractive_summary import ELLIPSIS, NEWS, summarise
+from shared_core.nlp.extractive_summary import NEWS, summarise
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import load_rules
 from shared_core.nlp.slots import is_name_slot
-from shared_core.nlp.text import has_words, normalised, sentences
+from shared_core.nlp.text import normalised, sentences
 from shared_core.ports.storage import Extractor
-from shared_core.privacy.sanitizing import is_small_talk
 
 
 class RuleExtractor:
@@ -116,7 +115,8 @@ class RuleExtractor:
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
         # In a thread: summarising a long thread would block the event loop.
-        return await asyncio.to_thread(_summary, previous, events, max_characters), NO_USAGE
+        turns = [*_summary_as_turns(previous, events), *events]
+        return await asyncio.to_thread(_summary, turns, max_characters), NO_USAGE
 
 
 def _summary_as_turns(previous: str, events: Sequence[Event]) -> list[Event]:
@@ -130,23 +130,10 @@ def _summary_as_turns(previous: str, events: Sequence[Event]) -> list[Event]:
     ]
 
 
-def _summary(previous: str, events: Sequence[Event], max_characters: int) -> str:
-    """Return a summary, or "" if it would say no more than one turn alone.
-
-    Then the next run reads the thread from its first turn on.
-    """
-    spoken = [one.text for one in events if one.role in ("user", "agent")]
-    telling = [text for text in spoken if has_words(text) and not is_small_talk(text)]
-    if not previous and len(telling) < LEAST_SUMMED:
-        return ""
-    turns = [*_summary_as_turns(previous, events), *events]
-    summary = summarise(turns, max_characters=max_characters, key_sentences=key_sentences(turns))
-    said = summary.removesuffix(ELLIPSIS)
-    return "" if not previous and any(said in text for text in telling) else summary
+def _summary(events: Sequence[Event], max_characters: int) -> str:
+    return summarise(events, max_characters=max_characters, key_sentences=key_sentences(events))
 
 
-LEAST_SUMMED: Final = 3
-"""Least number of turns that tell something, for a summary."""
 MOST_IMPORTANT: Final = 10.0
 LIFE: Final = 8.0
 """Minimum importance of a change that is news: a job, a home, a marriage, but no taste."""
