@@ -206,18 +206,21 @@ class MemoryPlugin(BasePlugin):
             entries = await self._search(context, run.query)
             if not run.has_context:
                 run.has_context = True
-                run.summary, run.profile, run.past = await self._session_context(context)
+                if not self._is_away(self._service(context)):
+                    run.summary, run.profile = await self._session_context(context)
+                    with self._shielded("recalling what ended"):
+                        run.past = await self._asked_of_the_past(context, run.query)
         shown = shown_texts(llm_request)
         entries = not_drawn_from(shown, context.session.events, entries)
+        ids = shown_ids(shown, context.session.events)
+        past = [fact for fact in run.past if not ids.issuperset(fact.source_event_ids or [""])]
         summary = run.summary
-        if summary and shown_ids(shown, context.session.events).issuperset(
-            summary.source_event_ids
-        ):
+        if summary and ids.issuperset(summary.source_event_ids):
             summary = None
         # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(
             recall_block, entries, shown, self._max_tokens, question=run.query,
-            now=datetime.now(UTC), past=run.past, profile=run.profile, summary=summary,
+            now=datetime.now(UTC), past=past, profile=run.profile, summary=summary,
             count=self._count,
         )  # fmt: skip
         if block and self._place == "system":
@@ -225,26 +228,26 @@ class MemoryPlugin(BasePlugin):
         elif block:
             insert_before_turn(llm_request, block, context.user_content)
 
+    def _is_away(self, service: OpenMemoryService) -> bool:
+        """Return whether the search failed as well; the database is waited for once only."""
+        is_away = service.failed_searches > self._failed_before
+        self._failed_before = service.failed_searches
+        return is_away
+
     async def _session_context(
         self, context: InvocationContext
-    ) -> tuple[Memory | None, str | None, Sequence[Fact]]:
-        """Return the summary of the session and the stored profile, each None if missing, and the
-        ended facts that a question about the past asks for."""
+    ) -> tuple[Memory | None, str | None]:
+        """Return the summary of the session and the stored profile, each None if missing."""
         service, session = self._service(context), context.session
-        if (
-            service.failed_searches > self._failed_before
-        ):  # the database is away; wait for it once only
-            self._failed_before = service.failed_searches
-            return None, None, ()
         scope, engine = Scope(session.app_name, session.user_id), service.engine
         summary = await in_time(engine.thread_summary(scope, session.id), REMEMBER_S)
-        profile = await in_time(engine.profiles.shown(scope), REMEMBER_S)
-        query = spoken_text(context.user_content)
-        return (
-            summary,
-            profile,
-            await in_time(engine.facts.asked_of_the_past(scope, query), REMEMBER_S),
-        )
+        return summary, await in_time(engine.profiles.shown(scope), REMEMBER_S)
+
+    async def _asked_of_the_past(self, context: InvocationContext, query: str) -> Sequence[Fact]:
+        """Return the ended facts that a question about the past asks for."""
+        service, session = self._service(context), context.session
+        scope = Scope(session.app_name, session.user_id)
+        return await in_time(service.engine.facts.asked_of_the_past(scope, query), REMEMBER_S)
 
     async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
         service = self._service(context)

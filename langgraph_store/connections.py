@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from shared_core import MemoryEngine
 from shared_core.core import shown
 from shared_core.errors import InvalidInput
 
@@ -34,6 +35,8 @@ def uri_of(conn: object) -> str | Path | None:
     conninfo, options = getattr(conn, "conninfo", None), getattr(conn, "kwargs", None)
     if isinstance(conninfo, str) and isinstance(options, Mapping | None):
         return with_options(conninfo, options or {})
+    if isinstance(conn, MemoryEngine):
+        raise InvalidInput("conn is the first argument; give an engine by its name: engine=memory")
     raise InvalidInput(
         f"conn must be a DSN, a connection of psycopg or a pool of psycopg_pool whose conninfo is a"
         f" text, got {shown(conn)}"

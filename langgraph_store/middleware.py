@@ -174,16 +174,19 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
-                summary, profile, past = await asyncio.gather(
+                summary, profile = await asyncio.gather(
                     self._engine.thread_summary(scope, thread_id),
                     self._engine.profiles.shown(scope),
-                    self._engine.facts.asked_of_the_past(scope, text),
                 )
         except Exception as error:
             search_failed("langgraph", error)
             # Caches the failure, so that each model call of the run does not wait again.
             self._keep(key, ((), None, None, ()))
             raise
+        past: Sequence[Fact] = ()
+        with self._shielded("recalling what ended"):
+            async with asyncio.timeout(self._deadline_s):
+                past = await self._engine.facts.asked_of_the_past(scope, text)
         answer = hits, summary, profile, past
         self._keep(key, answer)
         return answer
@@ -205,9 +208,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
         """Return the request with the memories that it does not show yet."""
-        hits, thread_summary, profile, past = answer
         thread_id = self._thread(request)
-        new, summary = _not_in(request.messages, thread_id, hits, thread_summary)
+        new, summary, past = _not_in(request.messages, thread_id, answer)
         count = model_tokens(request.model) if self._count == "model" else self._count
         turn = _last_turn(request.messages)
         question = spoken_text(request.messages[turn]) if turn is not None else ""
@@ -216,7 +218,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         block = memory_block(
             composed(question, found + [shown_memory(hit, now) for hit in new]),
             self._max_tokens,
-            profile=profile,
+            profile=answer[2],
             summary=summary,
             count=count,
         )
@@ -264,25 +266,35 @@ def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def _not_in(
-    messages: Sequence[BaseMessage], thread_id: str, hits: Sequence[Hit], summary: Memory | None
-) -> tuple[list[Hit], Memory | None]:
-    """Return the hits that messages do not contain, by text or by provenance.
+    messages: Sequence[BaseMessage], thread_id: str, answer: _Answer
+) -> tuple[list[Hit], Memory | None, list[Fact]]:
+    """Return the hits and the ended facts that messages do not contain, by text or by provenance.
 
     Also return the summary of the thread, if it covers turns that messages lack.
     """
+    hits, summary, _, past = answer
     turns = turns_of(messages, thread_id, datetime.now(UTC), tool_results=True)
     there = {spoken_text(message) for message in messages}
     ids = {turn.event_id for turn in turns}
     if summary is not None and ids.issuperset(summary.source_event_ids):
         summary = None
     own = summary.memory_id if summary else None
-    return [
+    new = [
         hit
         for hit in hits
         if hit.memory.text not in there
         and hit.memory.memory_id != own
         and not (hit.memory.source_event_ids and ids.issuperset(hit.memory.source_event_ids))
-    ], summary
+    ]
+    return (
+        new,
+        summary,
+        [
+            fact
+            for fact in past
+            if not (fact.source_event_ids and ids.issuperset(fact.source_event_ids))
+        ],
+    )
 
 
 def _extended(system: SystemMessage | None, block: str) -> SystemMessage:

@@ -88,6 +88,8 @@ def open_memory(
     Raises:
         InvalidInput: for an argument that cannot be used.
     """
+    if isinstance(uri, MemoryEngine):
+        raise InvalidInput("open_memory() takes an address, got an open memory: use it as it is")
     settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
     clock = ServerClock() if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):

@@ -102,8 +102,6 @@ def load_settings(
     before the variable.
     Raises InvalidInput for a value of no known form.
     """
-    if uri is not None and not isinstance(uri, str | Path):
-        raise InvalidInput(f"uri must be a text or a Path, got {type(uri).__qualname__}")
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"

@@ -13,12 +13,12 @@ from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
-from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts
+from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts, knows_words
 from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
 from shared_core.ports.runs import Fact
-from shared_core.privacy.sanitizing import is_small_talk
+from shared_core.privacy.sanitizing import is_small_talk, without_nods
 
 TELLS_MORE: Final = 4
 """Least number of words that a turn has and its facts lack, for the turn to be shown."""
@@ -35,20 +35,28 @@ ALWAYS: Final = 3
 OUTDATED: Final = 0.5
 """A turn is marked if its chance to tell what held before is higher."""
 SOCIAL: Final = 0.9
-"""A sentence only greets, thanks or agrees if its chance to do so is higher."""
+"""A clause that begins with a nod only greets, thanks or agrees if its chance is higher."""
+LIKELY_SOCIAL: Final = 0.7
+"""Least chance of what follows the nod."""
+SURELY_SOCIAL: Final = 0.97
+"""The same for a clause without a nod."""
+ASKING_PARTICLES: Final = ("吗", "嗎", "呢", "么", "咩")
+"""They end a question without a mark."""
 LONGEST_SOCIAL: Final = 200
 """Maximum characters of a message that only greets, thanks or agrees."""
-LONGEST_ASIDE: Final = 2_000
+LONGEST_ASIDE: Final = 300
 """A longer turn tells something, whatever its sentences do. Of a message as much is judged."""
+SURE: Final = 0.9
+"""A clause with a question mark tells something if its chance to without the mark is higher."""
 ASKS: Final = 0.95
 """A sentence without a question mark only asks if its chance to do so is higher."""
-ORDERS: Final = 0.7
+AGREED: Final = 0.6
+"""The same for a clause that the rules take for a question as well."""
+ORDERS: Final = 0.8
 """A sentence is an order if its chance to be one is higher."""
 QUESTION_MARKS: Final = ("?", "？")
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
-AT_ONCE: Final = timedelta(minutes=10)
-"""An agent's turn that follows a turn within this time answers it."""
 ENDED: Final = "has ended"
 """This and the next three are the reasons of left_out()."""
 TELLS_NOTHING: Final = "only asks, agrees or repeats"
@@ -115,9 +123,25 @@ def asks_nothing(message: str) -> bool:
     greetings and nods."""
     if not has_words(message) or is_small_talk(message):
         return True
-    return len(message) <= LONGEST_SOCIAL and all(
-        act.social > SOCIAL for act in dialogue_acts(message)
-    )
+    if len(message) > LONGEST_SOCIAL or any(mark in message for mark in QUESTION_MARKS):
+        return False
+    return all(map(_is_social, _spoken_parts(message)))
+
+
+def _is_social(part: str) -> bool:
+    """Return whether a clause only greets, thanks or agrees.
+
+    What follows "ok" or 好 must do so as well: "ok book it" does not.
+    """
+    rest = without_nods(part)
+    if not has_words(rest):
+        return True
+    if rest.endswith(ASKING_PARTICLES) or any(map(str.isdigit, rest)) or not knows_words(rest):
+        return False
+    social = dialogue_act(part).social
+    if rest == part:
+        return social > SURELY_SOCIAL
+    return social > SOCIAL and dialogue_act(rest).social > LIKELY_SOCIAL
 
 
 def check_place(place: object) -> None:
@@ -204,7 +228,7 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     Each matter is told once (matters()), and an order as one (order_label()). For a question about
     the present, it drops lines that hardly answer, but not the first ones. It also marks turns and
     statements that perhaps no longer hold, because a later line speaks of the same or tells of a
-    change, and what was drawn from such a turn or answers it. It never marks facts: they have
+    change, and statements drawn from such turns alone. It never marks facts: they have
     Memory.doubted_at.
     """
     from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
@@ -218,32 +242,19 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     outdated = [
         place for place, worth in enumerate(judged) if may_end[place] and worth.outdated > OUTDATED
     ]
+    ended = {turn for place in outdated for turn in lines[place].source_event_ids}
     kept: list[ShownMemory] = []
     marked: list[ShownMemory] = []
     for place, (one, worth) in enumerate(zip(lines, judged, strict=True)):
         is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
         if place >= ALWAYS and is_weak:
             continue
-        if may_end[place] and any(
-            other == place or _goes_with((one, words[place]), (lines[other], words[other]))
-            for other in outdated
-        ):
+        is_of_them = one.kind == "statement" and ended.issuperset(one.source_event_ids)
+        if place in outdated or is_of_them:
             marked.append(one._replace(text=uncertain(one.text)))
         else:
             kept.append(one)
     return kept + marked
-
-
-def _goes_with(
-    line: tuple[ShownMemory, frozenset[str]], turn: tuple[ShownMemory, frozenset[str]]
-) -> bool:
-    """Return whether a line was drawn from a turn, or is what an agent answered to it."""
-    (one, words), (other, others) = line, turn
-    if one.kind == "statement":
-        return not set(one.source_event_ids).isdisjoint(other.source_event_ids)
-    if not one.by_agent or one.said_at is None or other.said_at is None:
-        return False
-    return timedelta(0) <= one.said_at - other.said_at < AT_ONCE and not words.isdisjoint(others)
 
 
 def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
@@ -270,7 +281,7 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
-        elif one.memory.kind == "episodic" and not _tells(one, asked, is_past):
+        elif one.memory.kind == "episodic" and not _tells(one, asked):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
     told: frozenset[str] = frozenset().union(
@@ -332,15 +343,14 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _FoundLine, asked: frozenset[str], is_past: bool) -> bool:
-    """Return whether a turn tells something. An order does to a question about it."""
+def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
+    """Return whether a turn tells something. An order may: "book a table for my daughter"."""
     text, words = turn.memory.text, turn.words
     is_aside = len(text) <= LONGEST_ASIDE and not any(map(_says, _spoken_parts(text)))
     if is_small_talk(text) or is_aside:
         return False
-    if turn.memory.by_agent:
-        return len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
-    return is_past or not words.isdisjoint(asked) or not is_order(text)
+    answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
+    return answers or not turn.memory.by_agent
 
 
 def is_order(text: str) -> bool:
@@ -352,11 +362,14 @@ def is_order(text: str) -> bool:
 
 
 def _says(part: str) -> bool:
-    """Return whether a part of a turn does more than to ask, greet or agree."""
-    if part.rstrip().endswith(QUESTION_MARKS):
+    """Return whether a clause does more than to ask, greet or agree."""
+    bare = part.rstrip("".join(QUESTION_MARKS) + " ")
+    act = dialogue_act(bare)
+    if bare != part.rstrip():
+        return act.statement > SURE
+    if act.asks > ASKS or (act.asks > AGREED and is_question(part)):
         return False
-    act = dialogue_act(part)
-    return act.asks <= ASKS and act.social <= SOCIAL
+    return not _is_social(part)
 
 
 def _spoken_parts(text: str) -> list[str]:

@@ -45,7 +45,7 @@ from shared_core.knowledge.fact_planning import (
     plan_facts,
     slots_to_read,
 )
-from shared_core.knowledge.past_facts import past_facts
+from shared_core.knowledge.past_facts import asks_for_history, past_facts
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
@@ -123,16 +123,15 @@ class Facts:
     async def asked_of_the_past(self, scope: Scope, question: str) -> list[Fact]:
         """Return the ended facts that a question about the past asks for, the latest first.
 
-        At most three; none for a question about the present, which costs no call of the database.
+        At most three, and none that the user asked to forget. A question about the present costs no
+        call of the database.
         """
-        from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
-
-        if not asks_how_it_was(question):
+        if not asks_for_history(question):
             return []
         now = self._clock()
         storage = await self._handle.storage()
-        known = await list_facts(storage, scope, FactQuery(now=now, history=True))
-        return past_facts(known, question, now)
+        query = FactQuery(now=now, history=True, lasting=True)
+        return past_facts(await list_facts(storage, scope, query), question, now)
 
     async def _explained(self, scope: Scope, found: Sequence[Fact]) -> Sequence[Fact]:
         storage, reasons = await self._handle.storage(), partial(explained, found, self._clock())

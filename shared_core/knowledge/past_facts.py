@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from shared_core.nlp.dialogue_acts import dialogue_acts
 from shared_core.nlp.relation_phrases import work_and_home_slots
-from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms
+from shared_core.nlp.text import normalised, search_terms
 from shared_core.ports.runs import Fact
 
+READ_CHARACTERS: Final = 500
+"""Maximum characters read of a message."""
+CORRECTED: Final = timedelta(hours=1)
+"""A value that held no longer was a mistake."""
 MOST_PAST: Final = 3
 """Most ended facts for one question."""
 OF_THE_PAST: Final = re.compile(
@@ -31,7 +36,7 @@ def past_slots(question: str) -> frozenset[str]:
 def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
     """Return the facts that ended, one per value, latest end first.
 
-    facts: with their history. A fact retracted as never true is left out.
+    facts: with their history. A fact retracted as never true, or within an hour, is left out.
     """
     known = [*facts]
     current = {
@@ -42,34 +47,27 @@ def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
     ended: dict[tuple[str, str], tuple[datetime, Fact]] = {}
     for fact in known:
         end, key = fact.valid_until, (fact.slot, normalised(fact.value))
-        if end is None or key in current or end <= fact.valid_from:
+        if end is None or key in current or end - fact.valid_from < CORRECTED:
             continue
         if key not in ended or ended[key][0] < end:
             ended[key] = end, fact
     return [fact for _, fact in sorted(ended.values(), key=lambda one: one[0], reverse=True)]
 
 
+def asks_for_history(message: str) -> bool:
+    """Return whether a message asks how something was, or when it changed."""
+    return any(act.name == "history" for act in dialogue_acts(message[:READ_CHARACTERS]))
+
+
 def past_facts(facts: Iterable[Fact], question: str, now: datetime) -> list[Fact]:
     """Return the ended facts that a question about the past asks for, at most MOST_PAST.
 
-    Those are facts of a slot of past_slots(), and those that share most words with the question.
-    facts: with their history.
+    Those are facts of a slot of past_slots(), and those whose whole value the question names, as
+    "did I ever play the flute" does for "flute". facts: with their history.
     """
-    slots, asked = past_slots(question), _words(question)
-    ended = ended_facts(facts, now)
-    shared = [len(asked & _words(fact.statement)) for fact in ended]
-    most = max(shared, default=0)
+    slots, asked = past_slots(question), frozenset(search_terms(question))
     return [
         fact
-        for fact, words in zip(ended, shared, strict=True)
-        if fact.slot in slots or (most and words == most)
+        for fact in ended_facts(facts, now)
+        if fact.slot in slots or asked.issuperset(search_terms(fact.value) or [""])
     ][:MOST_PAST]
-
-
-def _words(text: str) -> frozenset[str]:
-    plain = HAN_CHARACTER.sub(" ", text)
-    words = frozenset((*search_terms(plain), *HAN_CHARACTER.findall(text)))
-    return words - _OF_ANY
-
-
-_OF_ANY: Final = frozenset((*search_terms("the user's"), *"的了是我用户在有哪什么以前之过去"))

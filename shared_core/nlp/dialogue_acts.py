@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
+from shared_core.core.digest_cache import DigestCache
 from shared_core.nlp.text import HAN, sentences
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ class DialogueAct(NamedTuple):
         return max(zip(self, self._fields, strict=True))[1]
 
 
-@lru_cache(TEXTS)
-def dialogue_act(sentence: str) -> DialogueAct:
-    """Return what a sentence does, English or Chinese. One without words is social."""
+def _judged(sentence: str) -> DialogueAct:
     found = buckets(sentence)
     if not found:
         return DialogueAct(0.0, 0.0, 0.0, 0.0, 1.0)
@@ -72,9 +71,23 @@ def dialogue_act(sentence: str) -> DialogueAct:
     return DialogueAct(*(chances / chances.sum()).tolist())
 
 
+_acts: Final = DigestCache("dialogue acts", _judged, TEXTS)
+
+
+def dialogue_act(sentence: str) -> DialogueAct:
+    """Return what a sentence does, English or Chinese. One without words is social."""
+    return _acts(sentence)
+
+
 def dialogue_acts(text: str) -> list[DialogueAct]:
     """Return what each sentence of a text does."""
     return [*map(dialogue_act, sentences(text))]
+
+
+def knows_words(text: str) -> bool:
+    """Return whether all words of a text are known from the training data."""
+    row_of = _weights()[0]
+    return all(row_of[crc32(word.encode()) % BUCKETS] for word in _WORD.findall(_folded(text)))
 
 
 def buckets(sentence: str) -> list[int]:
@@ -82,8 +95,12 @@ def buckets(sentence: str) -> list[int]:
     return [*{crc32(one) % BUCKETS for one in _ngrams(sentence)}]
 
 
+def _folded(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
 def _ngrams(sentence: str) -> Iterator[bytes]:
-    text = sentence.casefold().replace("’", "'")
+    text = _folded(sentence)
     found = _WORD.findall(text)[:MAX_WORDS]
     if not found:
         return

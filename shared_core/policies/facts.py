@@ -174,13 +174,14 @@ class FactQuery:
     """Asks for the facts that hold now, or held at a moment as they were known at a moment.
 
     slot: only the facts of this slot. history: ended facts and future ones too; with as_of, those
-    that had ended.
+    that had ended. lasting: none that expires, which those do that the user asked to forget.
     """
 
     now: datetime
     slot: str | None = None
     history: bool = False
     as_of: AsOf | None = None
+    lasting: bool = False
 
     def selects(self) -> list[Select]:
         """Return what to read; facts() takes the rows."""
@@ -205,7 +206,8 @@ class FactQuery:
         if self.as_of is None:
             found = [StoredFact(*row) for row in rows[0]]
             held = found if self.history else holding(found, self.now)
-            return [one for one in held if one.lives(self.now) and one.demoted_at is None]
+            lives = (one for one in held if one.lives(self.now) and one.demoted_at is None)
+            return [one for one in lives if not self.lasting or one.expires_at is None]
         recorded = recorded_facts(rows[0], rows[2], self.now, self.as_of)
         held = recorded if self.history else holding_at(recorded, self.as_of.valid or self.now)
         return [one for one in held if self.slot is None or one.slot == self.slot]

@@ -143,3 +143,9 @@ async def off_loop(texts: Iterable[str], work: Callable[[], T]) -> T:
 def is_small_talk(text: str) -> bool:
     """Tell whether a text is only greetings, thanks or nods: worth no memory."""
     return len(text) <= MOST_SMALL_TALK and SMALL_TALK.fullmatch(text) is not None
+
+
+def without_nods(text: str) -> str:
+    """Return a text without the greetings, thanks and nods that it begins with."""
+    nods = SMALL_TALK.match(text)
+    return text[nods.end() :] if nods else text

@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from emptied_database import lent
@@ -29,7 +29,7 @@ from waiting import until
 
 from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
-from shared_core import InvalidInput, open_memory, run_sync
+from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 
 pytestmark = [
@@ -419,27 +419,37 @@ async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(service):
 
 
 @pytest.mark.parametrize(
-    ("told", "questions", "line"),
+    ("towns", "questions", "line"),
     [
-        (("I live in Lisbon.", "I moved to Porto."),
-         ("Where did I live before?", "Where do I live?"), "[until {:%b}] User lives in Lisbon."),
-        (("我住在杭州。", "我搬到苏州了。"), ("我以前住在哪里？", "我住在哪里？"),
-         "[{.month}月止] 用户住在杭州。"),
+        (("Lisbon", "Porto"), ("Where did I live before?", "Where do I live?"),
+         "- [until May 2020] User lives in Lisbon."),
+        (("杭州", "苏州"), ("我以前住在哪里？", "我住在哪里？"), "- [2020年5月止] 用户住在杭州。"),
     ],
 )  # fmt: skip
 async def test_a_question_about_the_past_is_shown_what_ended_with_its_end(
-    service, told, questions, line
+    service, plugin, towns, questions, line
 ):
+    for year, town in zip((2018, 2020), towns, strict=True):
+        began = datetime(year, 5, 2, tzinfo=UTC)
+        await service.engine.state_fact(Scope(APP, USER), "residence", town, valid_from=began)
     model = Model()
-    runner = make(model, service)
-    for place, text in enumerate(told):
-        await ask(runner, f"s{place}", text)
-        assert await service.flush(60)
+    runner = make(model, service, plugin)
     for question in questions:
         await ask(runner, question, question)
-    past, present = blocks(model)[-2:]
-    assert f"- {line.format(datetime.now(UTC))}" in past.splitlines()
-    assert not re.search("until|月止|Lisbon|杭州", present)
+    past, present = blocks(model)
+    assert line in past.splitlines() and line not in present and towns[1] in present
+
+
+async def test_that_what_ended_cannot_be_read_costs_no_other_line(service, monkeypatch):
+    await tell(service)
+
+    async def lost(*_: object) -> NoReturn:
+        raise StorageUnavailable("away")
+
+    monkeypatch.setattr(service.engine.facts, "asked_of_the_past", lost)
+    model, plugin = Model(), MemoryPlugin()
+    await ask(make(model, service, plugin), "s1", WHICH)
+    assert "Rio" in blocks(model)[0] and 1 == plugin.failures
 
 
 async def found(service: Service) -> list[MemoryEntry]:

@@ -1,6 +1,7 @@
 """Requests of users to forget a topic: what goes, what stays, and how it comes back."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from person import Person, at
@@ -68,6 +69,27 @@ async def test_what_is_about_a_person_leaves_recall_at_once(talk):
     await talk.keeps("What do you know about Theo?", "Leeds", gone="Theo")
     await talk.learn("I love tea.")
     assert "Theo" not in await talk.told("Who is Theo?")
+
+
+@pytest.mark.parametrize("question", ["Where did I live before?", "我以前住在哪里？"])
+async def test_what_had_ended_is_told_to_no_question_about_the_past(talk, question):
+    memory, scope = talk.ann.memory, talk.ann.scope
+    for year, town in ((2019, "Leeds"), (2022, "York"), (2024, "Bath")):
+        began = datetime(year, 5, 1, tzinfo=UTC)
+        await memory.state_fact(scope, "residence", town, valid_from=began)
+
+    async def told() -> tuple[list[str], str]:
+        past = await memory.facts.asked_of_the_past(scope, question)
+        answer = await memory.process_memory(question, scope.user, app=scope.app)
+        return [fact.value for fact in past], str(answer)
+
+    past, answer = await told()
+    assert ["York", "Leeds"] == past and "Leeds" in answer
+    gone = await memory.forget_about(scope, "Leeds")
+    past, answer = await told()
+    assert ["York"] == past and "Leeds" not in answer and "York" in answer
+    await memory.undo_run(scope, str(gone.done.run_id))
+    assert ["York", "Leeds"] == (await told())[0]
 
 
 async def test_the_name_of_a_relative_is_known(talk):

@@ -4,7 +4,7 @@ import pytest
 from every_case import every_case
 
 from adk_memory.uri import OPTIONS, parse_uri
-from shared_core import InvalidInput
+from shared_core import InvalidInput, open_memory
 
 PASSWORD = "s3cret"
 
@@ -110,6 +110,7 @@ async def test_other_addresses_and_schemas_are_other_memories():
 async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give_it():
     from adk_memory import OpenMemoryService, PgSessionService
     from adk_memory.registry import close_shared, make_memory_service
+    from langgraph_store import PgHippocampusStore
 
     engine = make_memory_service("hippocampus://").engine
     for service in (OpenMemoryService, PgSessionService):
@@ -117,6 +118,10 @@ async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give
             service(engine)
         with pytest.raises(InvalidInput, match="either a uri or an engine"):
             service("embedded", engine=engine)
+    with pytest.raises(InvalidInput, match="by its name: engine=memory"):
+        PgHippocampusStore(engine)
+    with pytest.raises(InvalidInput, match="use it as it is"):
+        open_memory(engine)
     await close_shared()
 
 

@@ -72,17 +72,12 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("where do i live", [said("whats the capital of peru again", "1"), LIVES], [1]),
     ("我住哪", [said("去上海坐几号线来着", "1"), fact("用户住在苏州。", "2")], [1]),
     ("where do i live", [said("cheers mate, ta", "1"), said("好嘞 谢谢啦", "2"), LIVES], [2]),
-    # An order that has nothing of what is asked; one that has, one that tells more, and one that a
-    # question about the past asks for.
-    ("where do i live", [said("write me a short poem about autumn", "1"), LIVES], [1]),
-    ("我住哪", [said("帮我写一首关于秋天的诗", "1"), fact("用户住在苏州。", "2")], [1]),
-    ("my flight to rome", [said("book me a flight to rome please", "1")], [0]),
-    (
-        "where do i live",
-        [said("book me a table for two, im with my sister in porto this week", "1")],
-        [0],
-    ),
-    ("what did i ask for before", [said("write me a short poem about autumn", "1")], [0]),
+    # An order may hold the only answer.
+    ("when do i fly", [said("book me a flight to rome on 3 may please", "1")], [0]),
+    ("我哪天出差？", [said("帮我订五月三号去北京的票", "1")], [0]),
+    # A statement with the form of a question.
+    ("boiler", [said("The landlord finally fixed the boiler??", "1")], [0]),
+    ("gate code", [said("4471", "1")], [0]),
     # Echoes of an agent, and its answer to the question.
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     ("Which restaurant did you recommend in Lisbon?",
@@ -156,7 +151,11 @@ NEW_BANK = ShownMemory(
     (statement("The user pays the rent from Barclays.", "1"), True),
     (statement("The user sings in a choir.", "3"), False),
     (fact("User banks with Barclays.", "1"), False),
-    (said("You can transfer the rent from Barclays in their app every month.", "4", agent=1), True),
+    (statement("The user moved the rent from Barclays to Monzo.", "1", "7"), False),
+    (
+        said("You can transfer the rent from Barclays in their app every month.", "4", agent=1),
+        False,
+    ),
     (said("The town hall takes the rent at the counter every single month.", "4", agent=1), False),
 )
 def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, is_marked):
@@ -169,10 +168,13 @@ def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, 
 
 
 @every_case(
-    ("thanks!", True), ("cheers mate", True), ("lol nice one", True),
-    ("好嘞 辛苦啦", True), ("哈哈哈太逗了", True), ("早呀", True), ("...", True),
+    ("thanks!", True), ("cheers mate", True), ("thx so much", True),
+    ("好嘞 辛苦啦", True), ("早呀", True), ("...", True),
     ("where do i live", False), ("thanks! and where do i live", False), ("pizza", False),
     ("好的，那我住哪", False), ("i moved to leeds", False), ("plan my weekend", False),
+    ("ok book it", False), ("ok where", False), ("好的，买吧", False), ("你好，订位", False),
+    ("早上好，今天干嘛", False), ("她好吗", False), ("病好了吗", False), ("yes, leeds", False),
+    ("ok friday then", False), ("4471", False), ("rome", False), ("过敏", False),
 )  # fmt: skip
 def test_a_message_that_no_memory_helps(message, is_one):
     assert is_one == asks_nothing(message)
@@ -180,9 +182,9 @@ def test_a_message_that_no_memory_helps(message, is_one):
 
 def test_a_long_message_is_no_small_talk_and_a_long_turn_tells_something():
     """Whatever their sentences do: judging each would hold up the loop."""
-    thanks, asked = "cheers mate. " * 20, "whats the capital of peru again, " * 100
+    thanks, asked = "cheers mate. " * 20, "where do you think is my car? " * 20
     assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
-    lines = [said(asked[:330], "1"), said(asked, "2"), LIVES]
+    lines = [said(asked[:90], "1"), said(asked, "2"), LIVES]
     assert lines[1:] == composed("where do i live", lines)
 
 

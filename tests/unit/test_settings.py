@@ -37,12 +37,6 @@ def test_another_form_is_refused_with_the_known_ones(uri):
         load_settings(uri)
 
 
-@every_case(7, b"embedded", ["embedded"], object())
-def test_what_is_no_address_is_refused_with_its_type(uri):
-    with pytest.raises(InvalidInput, match=rf"a text or a Path, got {type(uri).__name__}\Z"):
-        load_settings(uri)
-
-
 @every_case("Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote')
 def test_a_schema_name_that_needs_quotes_is_refused(schema):
     with pytest.raises(InvalidInput, match="schema"):
