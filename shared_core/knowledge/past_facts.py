@@ -15,7 +15,7 @@ from shared_core.ports.runs import Fact
 READ_CHARACTERS: Final = 500
 """Maximum characters read of a message."""
 CORRECTED: Final = timedelta(hours=1)
-"""A value that held no longer was a mistake."""
+"""A value that held for less was a mistake."""
 MOST_PAST: Final = 3
 """Most ended facts for one question."""
 OF_THE_PAST: Final = re.compile(
@@ -36,7 +36,7 @@ def past_slots(question: str) -> frozenset[str]:
 def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
     """Return the facts that ended, one per value, latest end first.
 
-    facts: with their history. A fact retracted as never true, or within an hour, is left out.
+    facts: with their history. A fact retracted as never true is left out.
     """
     known = [*facts]
     current = {
@@ -47,7 +47,7 @@ def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
     ended: dict[tuple[str, str], tuple[datetime, Fact]] = {}
     for fact in known:
         end, key = fact.valid_until, (fact.slot, normalised(fact.value))
-        if end is None or key in current or end - fact.valid_from < CORRECTED:
+        if end is None or key in current or end <= fact.valid_from:
             continue
         if key not in ended or ended[key][0] < end:
             ended[key] = end, fact
@@ -69,5 +69,10 @@ def past_facts(facts: Iterable[Fact], question: str, now: datetime) -> list[Fact
     return [
         fact
         for fact in ended_facts(facts, now)
-        if fact.slot in slots or asked.issuperset(search_terms(fact.value) or [""])
+        if not _was_corrected(fact)
+        and (fact.slot in slots or asked.issuperset(search_terms(fact.value) or [""]))
     ][:MOST_PAST]
+
+
+def _was_corrected(fact: Fact) -> bool:
+    return fact.valid_until is not None and fact.valid_until - fact.valid_from < CORRECTED

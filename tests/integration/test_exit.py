@@ -2,8 +2,8 @@
 
 import subprocess
 
+import psycopg
 import pytest
-from postgres_admin import column, rows
 from practised import practised  # noqa: F401
 from warm_python import warm_python
 
@@ -66,22 +66,34 @@ store.close()
 
 
 def run(script: str, uri: str) -> str:
-    command = [*warm_python(finalizes=True), "-c", script, uri]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(
+        [*warm_python(finalizes=True), "-c", script, uri], capture_output=True, text=True
+    )
     assert 0 == done.returncode, done.stderr
     return done.stderr
 
 
-@pytest.mark.parametrize("script", [
-    REFLECTING + SUBMITTED, REFLECTING + SUBMITTED + "\nsys.exit(0)",
-    REFLECTING + FORKED + SUBMITTED, REFLECTING + CLOSED + SUBMITTED, EMBEDDING,
-], ids=["reflector", "sys.exit", "in a fork", "closed before", "embedder"])  # fmt: skip
+@pytest.mark.parametrize(
+    "script",
+    [
+        REFLECTING + SUBMITTED,
+        REFLECTING + SUBMITTED + "\nsys.exit(0)",
+        REFLECTING + FORKED + SUBMITTED,
+        REFLECTING + CLOSED + SUBMITTED,
+        EMBEDDING,
+    ],
+    ids=["reflector", "sys.exit", "in a fork", "closed before", "embedder"],
+)
 def test_the_job_in_work_goes_back_to_the_queue(dsn, script):
     assert "" == run(script, dsn)
-    jobs = rows(dsn, "SELECT status, lease_until FROM hippocampus.consolidation_jobs")
-    assert [("pending", None)] == jobs
-    others = "pg_stat_activity WHERE application_name = 'hippocampus'"
-    assert [0] == column(dsn, f"SELECT count(*) FROM {others} AND datname = current_database()")
+    with psycopg.connect(dsn) as superuser:
+        query = "SELECT status, lease_until FROM hippocampus.consolidation_jobs"
+        assert [("pending", None)] == superuser.execute(query).fetchall()
+        others = (
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hippocampus'"
+            " AND datname = current_database()"
+        )
+        assert [(0,)] == superuser.execute(others).fetchall()
 
 
 def test_an_embedded_server_is_left_too(tmp_path):

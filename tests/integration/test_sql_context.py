@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from person import Person
 from postgres_admin import column, rows
 from psycopg.conninfo import make_conninfo
 from turns import Clock, said
@@ -212,7 +213,7 @@ async def test_doubtful_facts_are_marked(dsn):
             "我可能要离开爵士乐。",
         )
         for day, text in enumerate(texts, 1):
-            await doubting.say(memory, clock, day, text)
+            await Person(memory, doubting.ANN, clock=clock).say(day, text, author="ann")
     in_schema = make_conninfo(dsn, options="-c search_path=hippocampus,public")
     shown = set(column(in_schema, "SELECT content FROM get_context_window('ann', 'app', 'Where?')"))
     assert {
