@@ -304,6 +304,8 @@ def _written(out: Path | None) -> Iterator[BinaryIO]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if out is None:  # else Python writes what is left once more, and exits with 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         name = t("standard output", "标准输出") if out is None else repr(str(out))
         raise InvalidInput(
             t(

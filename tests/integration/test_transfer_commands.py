@@ -76,6 +76,7 @@ def test_a_link_is_followed_and_a_file_keeps_its_mode(filled, tmp_path):
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_full_standard_output_is_told(filled, lang, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_LANG", lang)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is left is written at the end
     command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
