@@ -211,9 +211,9 @@ class MemoryPlugin(BasePlugin):
                     with self._shielded("recalling what ended"):
                         run.past = await self._asked_of_the_past(context, run.query)
         shown = shown_texts(llm_request)
-        entries = not_drawn_from(shown, context.session.events, entries)
         ids = shown_ids(shown, context.session.events)
-        past = [fact for fact in run.past if not ids.issuperset(fact.source_event_ids or [""])]
+        entries = not_drawn_from(ids, entries)
+        past = not_drawn_from(ids, run.past)
         summary = run.summary
         if summary and ids.issuperset(summary.source_event_ids):
             summary = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from google.adk.events.event import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -16,6 +17,7 @@ from shared_core.context import ShownMemory, composed, memory_block, memory_labe
 from shared_core.core import HEAD
 from shared_core.nlp import TokenCounter, count_tokens
 
+T = TypeVar("T")
 _PRELOADED = "The following content is from your previous conversations with the user."
 
 
@@ -60,20 +62,10 @@ def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
     return frozenset(texts)
 
 
-def not_drawn_from(
-    shown: frozenset[str], events: Sequence[Event], entries: Sequence[MemoryEntry]
-) -> list[MemoryEntry]:
-    """Return the entries that have provenance outside of the events that a request shows.
-
-    shown: the texts of the request. ADK shows turns of other agents as lines of a longer text.
-    """
-    ids = shown_ids(shown, events)
-    return [
-        entry
-        for entry in entries
-        if not (isinstance(entry, RecalledEntry) and entry.source_event_ids)
-        or not ids.issuperset(entry.source_event_ids)
-    ]
+def not_drawn_from(ids: frozenset[str], found: Sequence[T]) -> list[T]:
+    """Return the entries or facts that come from other events than these, or from unknown ones."""
+    turns = ((one, getattr(one, "source_event_ids", ())) for one in found)
+    return [one for one, drawn_from in turns if not drawn_from or not ids.issuperset(drawn_from)]
 
 
 def shown_ids(shown: frozenset[str], events: Sequence[Event]) -> frozenset[str]:

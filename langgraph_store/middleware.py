@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
@@ -46,11 +46,23 @@ MAX_AGE_S = 60.0
 MAX_OPEN_QUESTIONS = 10_000
 """Maximum number of cached search results."""
 
-_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None, Sequence[Fact]]
-"""The hits for a question, the summary of its thread, and the stored profile."""
 _Key: TypeAlias = tuple[Scope, str]
 _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 _AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+
+class _Answer(NamedTuple):
+    """What a question finds.
+
+    Attributes:
+        summary: Of its thread.
+        past: Facts that ended and that the question asks for.
+    """
+
+    hits: Sequence[Hit] = ()
+    summary: Memory | None = None
+    profile: str | None = None
+    past: Sequence[Fact] = ()
 
 
 class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -181,13 +193,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except Exception as error:
             search_failed("langgraph", error)
             # Caches the failure, so that each model call of the run does not wait again.
-            self._keep(key, ((), None, None, ()))
+            self._keep(key, _Answer())
             raise
         past: Sequence[Fact] = ()
         with self._shielded("recalling what ended"):
             async with asyncio.timeout(self._deadline_s):
                 past = await self._engine.facts.asked_of_the_past(scope, text)
-        answer = hits, summary, profile, past
+        answer = _Answer(hits, summary, profile, past)
         self._keep(key, answer)
         return answer
 
@@ -218,7 +230,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         block = memory_block(
             composed(question, found + [shown_memory(hit, now) for hit in new]),
             self._max_tokens,
-            profile=answer[2],
+            profile=answer.profile,
             summary=summary,
             count=count,
         )
@@ -272,29 +284,26 @@ def _not_in(
 
     Also return the summary of the thread, if it covers turns that messages lack.
     """
-    hits, summary, _, past = answer
+    summary = answer.summary
     turns = turns_of(messages, thread_id, datetime.now(UTC), tool_results=True)
     there = {spoken_text(message) for message in messages}
     ids = {turn.event_id for turn in turns}
     if summary is not None and ids.issuperset(summary.source_event_ids):
         summary = None
     own = summary.memory_id if summary else None
-    new = [
+    hits = [
         hit
-        for hit in hits
+        for hit in answer.hits
         if hit.memory.text not in there
         and hit.memory.memory_id != own
         and not (hit.memory.source_event_ids and ids.issuperset(hit.memory.source_event_ids))
     ]
-    return (
-        new,
-        summary,
-        [
-            fact
-            for fact in past
-            if not (fact.source_event_ids and ids.issuperset(fact.source_event_ids))
-        ],
-    )
+    past = [
+        fact
+        for fact in answer.past
+        if not (fact.source_event_ids and ids.issuperset(fact.source_event_ids))
+    ]
+    return hits, summary, past
 
 
 def _extended(system: SystemMessage | None, block: str) -> SystemMessage:

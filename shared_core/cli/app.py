@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, time, timedelta
@@ -105,9 +107,38 @@ class Commands(TyperGroup):
             return super().main(args, standalone_mode=False, **options)
         from shared_core.cli.usage import reporting_usage
 
-        with reporting_usage():
+        with reporting_usage(), _reporting_full_output():
             code = super().main(args, standalone_mode=False, **options)
         raise SystemExit(code or 0)
+
+
+@contextmanager
+def _reporting_full_output() -> Iterator[None]:
+    """Report that standard output takes no more, and exit with code 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if _takes_output():
+            raise
+        # Otherwise Python flushes the rest at its exit, fails again, and exits with code 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        line = t(
+            f"Error: standard output cannot be written: {error.strerror}. Write to a device that"
+            " has room.",
+            f"错误：无法写入 标准输出：{error.strerror}。请写到有空间的设备。",
+        )
+        print_all([Text(line, style="red")], err=True)
+        raise SystemExit(1) from error
+
+
+def _takes_output() -> bool:
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return False
+    return True
 
 
 app = typer.Typer(

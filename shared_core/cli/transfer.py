@@ -301,12 +301,10 @@ def _written(out: Path | None) -> Iterator[BinaryIO]:
                 yield stream
         else:
             yield from _replaced(out.resolve())
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        if out is None:  # else Python writes what is left once more, and exits with 120
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        name = t("standard output", "标准输出") if out is None else repr(str(out))
+        if out is None:  # Commands reports it
+            raise
+        name = repr(str(out))
         raise InvalidInput(
             t(
                 f"{name} cannot be written: {error.strerror}. Name a file in a folder that exists,"

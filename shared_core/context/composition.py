@@ -35,25 +35,25 @@ ALWAYS: Final = 3
 OUTDATED: Final = 0.5
 """A turn is marked if its chance to tell what held before is higher."""
 SOCIAL: Final = 0.9
-"""A clause that begins with a nod only greets, thanks or agrees if its chance is higher."""
+"""A clause that begins with a nod is small talk if its chance is higher."""
 LIKELY_SOCIAL: Final = 0.7
-"""Least chance of what follows the nod."""
+"""The rest behind the nod must have a higher chance as well."""
 SURELY_SOCIAL: Final = 0.97
-"""The same for a clause without a nod."""
+"""A clause without a nod is small talk if its chance is higher."""
 ASKING_PARTICLES: Final = ("吗", "嗎", "呢", "么", "咩")
-"""They end a question without a mark."""
+"""Particles that end a Chinese question without a mark."""
 LONGEST_SOCIAL: Final = 200
-"""Maximum characters of a message that only greets, thanks or agrees."""
+"""Maximum characters of a message of small talk."""
 LONGEST_ASIDE: Final = 300
-"""A longer turn tells something, whatever its sentences do. Of a message as much is judged."""
+"""Maximum characters of a turn that may tell nothing, and of a message that are judged."""
 SURE: Final = 0.9
-"""A clause with a question mark tells something if its chance to without the mark is higher."""
+"""A clause with a question mark is a statement if its chance without the mark is higher."""
 ASKS: Final = 0.95
-"""A sentence without a question mark only asks if its chance to do so is higher."""
+"""A clause without a question mark is a question if its chance is higher."""
 AGREED: Final = 0.6
-"""The same for a clause that the rules take for a question as well."""
+"""A clause that the rules take for a question is one if its chance is higher."""
 ORDERS: Final = 0.8
-"""A sentence is an order if its chance to be one is higher."""
+"""A clause is an order if its chance is higher."""
 QUESTION_MARKS: Final = ("?", "？")
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
@@ -177,7 +177,10 @@ def memory_label(
 
 
 def past_memory(fact: Fact, now: datetime | None = None) -> ShownMemory:
-    """Return a fact that ended as it is shown: "until Nov 2026", 2026年11月止. now: as above."""
+    """Return a fact that ended as it is shown, labelled "until Nov 2026" or 2026年11月止.
+
+    now: as for memory_label().
+    """
     text, end = fact.statement, fact.valid_until
     about = memory_label(text, end, None, is_fact=True, now=now)
     about = (
@@ -199,6 +202,7 @@ def order_label(order: ShownMemory) -> str:
 
 
 def _told(one: ShownMemory) -> ShownMemory:
+    """Return a memory, with the label of an order if a user gave one."""
     is_users = one.kind == "episodic" and not one.by_agent
     return one._replace(about=order_label(one)) if is_users and is_order(one.text) else one
 
@@ -249,8 +253,8 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
         is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
         if place >= ALWAYS and is_weak:
             continue
-        is_of_them = one.kind == "statement" and ended.issuperset(one.source_event_ids)
-        if place in outdated or is_of_them:
+        turns = one.source_event_ids if one.kind == "statement" else ()
+        if place in outdated or (turns and ended.issuperset(turns)):
             marked.append(one._replace(text=uncertain(one.text)))
         else:
             kept.append(one)
@@ -345,12 +349,18 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
 
 def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
     """Return whether a turn tells something. An order may: "book a table for my daughter"."""
-    text, words = turn.memory.text, turn.words
-    is_aside = len(text) <= LONGEST_ASIDE and not any(map(_says, _spoken_parts(text)))
-    if is_small_talk(text) or is_aside:
+    words = turn.words
+    if is_aside(turn.memory.text):
         return False
     answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
     return answers or not turn.memory.by_agent
+
+
+def is_aside(text: str) -> bool:
+    """Return whether a text only asks, greets or agrees."""
+    if is_small_talk(text):
+        return True
+    return len(text) <= LONGEST_ASIDE and not any(map(_says, _spoken_parts(text)))
 
 
 def is_order(text: str) -> bool:

@@ -1,7 +1,6 @@
 """Choose the memories that answer an input, and shape the answers of the conversation layer. Pure.
 
-A question about the past ("Where did I live before?") asks for facts that ended. Recall leaves
-those out, so this module picks them from the facts with history.
+Recall leaves out facts that ended; knowledge/past_facts.py picks those that an input asks for.
 """
 
 from __future__ import annotations

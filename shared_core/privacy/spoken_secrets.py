@@ -43,7 +43,7 @@ ENTRY: Final = (
     r"|(?:储物|寄存|更衣|保险|快递)[箱柜]|行李箱|密码锁)的?(?:密码|口令|码)"
     r"\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?" + _ENTRY_CODE.format(n="_zh")
 )
-"""The code of a door, a lock or an alarm: after its name, or before what it opens."""
+"""The code of a door, a lock or an alarm, after or before the name of that thing."""
 PASSWORD: Final = (
     r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd?(?!\s?[=:]\s?[~/])"
     r"|\b(?:wi-?fi|wlan|router|hotspot|login|laptop|netflix)['’]?s?[ -]pass)(?![a-z0-9_])"

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -29,7 +30,7 @@ from waiting import until
 
 from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
-from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core import Fact, InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 
 pytestmark = [
@@ -438,6 +439,26 @@ async def test_a_question_about_the_past_is_shown_what_ended_with_its_end(
         await ask(runner, question, question)
     past, present = blocks(model)
     assert line in past.splitlines() and line not in present and towns[1] in present
+
+
+async def test_what_ended_is_not_shown_beside_its_own_turn(service, monkeypatch):
+    model = Model()
+    runner = make(model, service)
+    events = await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
+    session = await runner.session_service.get_session(session_id="s1", **WHO)
+    [told] = [event.id for event in session.events if event.author == "user"]
+    assert events and await service.flush(60)
+    [lives] = await service.engine.facts(Scope(APP, USER), "residence")
+    assert (told,) == lives.source_event_ids
+
+    async def ended(*_: object) -> list[Fact]:
+        return [replace(lives, valid_until=lives.valid_from)]
+
+    monkeypatch.setattr(service.engine.facts, "asked_of_the_past", ended)
+    for session_id in ("s1", "s2"):
+        await ask(runner, session_id, WHICH)
+    here, elsewhere = blocks(model)[-2:]
+    assert "until" not in here and "] User lives in Lisbon." in elsewhere and "until" in elsewhere
 
 
 async def test_that_what_ended_cannot_be_read_costs_no_other_line(service, monkeypatch):

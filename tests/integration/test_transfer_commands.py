@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -73,14 +74,22 @@ def test_a_link_is_followed_and_a_file_keeps_its_mode(filled, tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_full_standard_output_is_told(filled, lang, monkeypatch):
+@pytest.mark.parametrize(
+    ("lang", "unbuffered", "asked"),
+    [
+        ("en", "", ["export", *WHO]), ("zh", "", ["export", *WHO]), ("en", "", ["facts", *WHO]),
+        ("en", "1", ["facts", *WHO]), ("zh", "1", ["--help"]),
+    ],
+)  # fmt: skip
+def test_a_full_standard_output_is_told(filled, lang, unbuffered, asked, monkeypatch):
+    """By new interpreters, because Python writes what is left when it ends."""
     monkeypatch.setenv("HIPPOCAMPUS_LANG", lang)
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is left is written at the end
-    command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
+    monkeypatch.setenv("HIPPOCAMPUS_URI", filled)
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    command = [sys.executable, "-m", "shared_core.cli.main", *asked]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert 1 == done.returncode
+    assert 1 == done.returncode, done.stderr
     [line] = done.stderr.splitlines()
     told = {"en": "standard output cannot be written: No space", "zh": "无法写入 标准输出"}
     assert told[lang] in line

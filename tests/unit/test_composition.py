@@ -70,6 +70,7 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Grapes?", [said("Can my dog eat grapes?", "1"), fact("User has a dog.", "1")], [1]),
     # The same typed without a mark.
     ("where do i live", [said("whats the capital of peru again", "1"), LIVES], [1]),
+    ("where do i live", [said("do bees sleep at night", "1"), LIVES], [1]),  # by both judges
     ("我住哪", [said("去上海坐几号线来着", "1"), fact("用户住在苏州。", "2")], [1]),
     ("where do i live", [said("cheers mate, ta", "1"), said("好嘞 谢谢啦", "2"), LIVES], [2]),
     # An order may hold the only answer.
@@ -125,6 +126,7 @@ def test_a_turn_without_a_later_line_is_not_marked():
     ("my flight to rome", "book me a flight to rome please", "2 Nov", "asked on 2 Nov"),
     ("my flight to rome", "book me a flight to rome please", "", "asked before"),
     ("my flight to rome", "we booked the flight to rome on monday", "2 Nov", "2 Nov"),
+    ("my flight", "book me a flight, my sister lives in rome", "2 Nov", "2 Nov"),
     ("去罗马的机票", "帮我订一张去罗马的机票", "11月2日", "11月2日的请求"),
     ("去罗马的机票", "帮我订一张去罗马的机票", "", "以前的请求"),
     ("去罗马的机票", "去罗马的机票昨天订好了", "11月2日", "11月2日"),
@@ -152,6 +154,7 @@ NEW_BANK = ShownMemory(
     (statement("The user sings in a choir.", "3"), False),
     (fact("User banks with Barclays.", "1"), False),
     (statement("The user moved the rent from Barclays to Monzo.", "1", "7"), False),
+    (statement("The user pays the rent from somewhere."), False),  # its turns are forgotten
     (
         said("You can transfer the rent from Barclays in their app every month.", "4", agent=1),
         False,
@@ -175,6 +178,7 @@ def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, 
     ("ok book it", False), ("ok where", False), ("好的，买吧", False), ("你好，订位", False),
     ("早上好，今天干嘛", False), ("她好吗", False), ("病好了吗", False), ("yes, leeds", False),
     ("ok friday then", False), ("4471", False), ("rome", False), ("过敏", False),
+    ("good night routine", False), ("thanks 42", False),
 )  # fmt: skip
 def test_a_message_that_no_memory_helps(message, is_one):
     assert is_one == asks_nothing(message)
