@@ -51,7 +51,7 @@ _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 _AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class _Answer(NamedTuple):
+class _RecalledContext(NamedTuple):
     """What a question finds.
 
     Attributes:
@@ -130,7 +130,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._deadline_s = deadline_s
         self._place = place
         self._failures = 0
-        self._answers: OrderedDict[_Key, tuple[float, _Answer]] = OrderedDict()
+        self._answers: OrderedDict[_Key, tuple[float, _RecalledContext]] = OrderedDict()
         self._lock = threading.Lock()
         self.tools = memory_tools(store, app=app, user_id=user_id) if with_tools else []
 
@@ -179,7 +179,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         scope = self._identity.scope(current_config(), request.runtime)
         return scope, (scope, request.messages[turn].id or text), text
 
-    async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
+    async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _RecalledContext:
         if (known := self._known(key)) is not None:
             return known
         await self._engine.warm_up()  # a cold start does not count towards the deadline
@@ -193,17 +193,17 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except Exception as error:
             search_failed("langgraph", error)
             # Caches the failure, so that each model call of the run does not wait again.
-            self._keep(key, _Answer())
+            self._keep(key, _RecalledContext())
             raise
         past: Sequence[Fact] = ()
         with self._shielded("recalling what ended"):
             async with asyncio.timeout(self._deadline_s):
                 past = await self._engine.facts.asked_of_the_past(scope, text)
-        answer = _Answer(hits, summary, profile, past)
+        answer = _RecalledContext(hits, summary, profile, past)
         self._keep(key, answer)
         return answer
 
-    def _known(self, key: _Key) -> _Answer | None:
+    def _known(self, key: _Key) -> _RecalledContext | None:
         """Return the cached answer to a question, and drop expired answers."""
         with self._lock:
             while self._answers and _is_over(next(iter(self._answers.values()))[0]):
@@ -211,14 +211,14 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             found = self._answers.get(key)
         return found[1] if found else None
 
-    def _keep(self, key: _Key, answer: _Answer) -> None:
+    def _keep(self, key: _Key, answer: _RecalledContext) -> None:
         with self._lock:
             self._answers.pop(key, None)  # keeps the oldest first
             self._answers[key] = (time.monotonic(), answer)
             while len(self._answers) > MAX_OPEN_QUESTIONS:
                 self._answers.popitem(last=False)
 
-    def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
+    def _shown(self, request: ModelRequest[Any], answer: _RecalledContext) -> ModelRequest[Any]:
         """Return the request with the memories that it does not show yet."""
         thread_id = self._thread(request)
         new, summary, past = _not_in(request.messages, thread_id, answer)
@@ -278,7 +278,7 @@ def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
 
 
 def _not_in(
-    messages: Sequence[BaseMessage], thread_id: str, answer: _Answer
+    messages: Sequence[BaseMessage], thread_id: str, answer: _RecalledContext
 ) -> tuple[list[Hit], Memory | None, list[Fact]]:
     """Return the hits and the ended facts that messages do not contain, by text or by provenance.
 
