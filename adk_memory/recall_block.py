@@ -32,8 +32,8 @@ def recall_block(
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
-) -> str | None:
-    """Return the memories as one text of at most max_tokens, or None without any.
+) -> str:
+    """Return the memories as one text of at most max_tokens, or "" without any.
 
     It has one memory per line, best first. A memory that does not fit gives way to the next one
     that fits; the best one is cut instead. shown: texts that the request already has. question:
@@ -47,9 +47,10 @@ def recall_block(
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)
     ]
-    return memory_block(
+    window = memory_block(
         composed(question, found), max_tokens, profile=profile, summary=summary, count=count
     )
+    return window.prompt
 
 
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:

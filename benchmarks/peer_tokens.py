@@ -145,7 +145,7 @@ async def _ours(told: Told, server: str, model: SharedModel) -> list[list[Line]]
             shown = []
             for one in told.asked:
                 hits = await memory.recall(SCOPE, one.text, limit=OUR_LIMIT, asked_at=one.at)
-                lines = composed(one.text, [shown_memory(hit, one.at) for hit in hits])
+                lines = composed(one.text, [shown_memory(hit, one.at) for hit in hits]).shown
                 shown.append(
                     [Line(line(each.about, each.text), each.source_event_ids) for each in lines]
                 )

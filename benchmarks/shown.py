@@ -83,7 +83,8 @@ async def of_typed(folder: Path, embedder: str) -> AsyncIterator[Asked]:
 def lines_now(asked: Asked) -> list[str]:
     """Return the lines of the block that a question gets."""
     return [
-        line(one.about, one.text) for one in composed(asked.text, [*map(shown_memory, asked.hits)])
+        line(one.about, one.text)
+        for one in composed(asked.text, [*map(shown_memory, asked.hits)]).shown
     ]
 
 

@@ -27,7 +27,7 @@ from benchmarks.chats import DATA
 from benchmarks.shown import Asked, of_chats, of_typed
 from benchmarks.train_ranking import least
 from shared_core.context import ShownMemory, shown_memory
-from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, matters, words_of
+from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, left_out, words_of
 from shared_core.context.worth import features, has_rival
 from shared_core.recall.supersession import asks_how_it_was
 
@@ -57,7 +57,8 @@ async def collected(embedder: str) -> tuple[list[str], list[Block]]:
     for source in (of_chats([DATA / "chats"], embedder), of_typed(typed.DATA, embedder)):
         async for asked in source:
             memories = [*map(shown_memory, asked.hits)]
-            lines = [memories[place] for place in matters(asked.text, memories)]
+            hidden = left_out(asked.text, memories)
+            lines = [one for place, one in enumerate(memories) if place not in hidden]
             words = [words_of(one.text) for one in lines]
             found = features(asked.text, words_of(asked.text), lines, words)
             if found:

@@ -233,8 +233,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             profile=answer.profile,
             summary=summary,
             count=count,
-        )
-        if block is None or turn is None:
+        ).prompt
+        if not block or turn is None:
             return request
         if self._place == "system":
             return request.override(system_message=_extended(request.system_message, block))

@@ -1,5 +1,6 @@
 from .assembler import ContextAssembler as ContextAssembler, memory_block as memory_block
 from .composition import (
+    Composition as Composition,
     ShownKind as ShownKind,
     ShownMemory as ShownMemory,
     asks_nothing as asks_nothing,

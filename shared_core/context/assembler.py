@@ -17,7 +17,7 @@ from shared_core.context.candidates import (
     summary_of,
     turns_of,
 )
-from shared_core.context.composition import ShownMemory, memory_label
+from shared_core.context.composition import Composition, ShownMemory, memory_label
 from shared_core.context.packing import DEFAULT_SHARES, counted, packed
 from shared_core.context.window import ContextItem, ContextWindow, DroppedItem, Layout
 from shared_core.core.delimiters import HEAD, TAIL, Section, line
@@ -36,28 +36,26 @@ EARLIER: Final = "summary of this conversation so far"
 
 
 def memory_block(
-    found: Iterable[ShownMemory],
+    memories: Composition,
     max_tokens: int,
     *,
     profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
-) -> str | None:
-    """Return the memories as one block of at most max_tokens, or None if nothing fits.
+) -> ContextWindow:
+    """Return a window whose prompt is one block of at most max_tokens, or "" if nothing fits.
 
     Items that do not fit give way to items that do, and the best item is cut rather than dropped.
+    `dropped` holds them, and what is not worth showing, with the reasons.
 
     Args:
-        found: Memories and facts worth showing, best first; see composed().
+        memories: See composed().
         max_tokens: Budget of the whole block.
         profile: Shown first.
         summary: Summary of the turns that the request no longer shows. Shown last.
         count: Tokenizer of the model.
     """
-    entries = [
-        _entry("facts" if one.is_fact else "memories", number, one.about, one.text)
-        for number, one in enumerate(found, 1)
-    ]
+    entries = [_entry_of(one, number) for number, one in enumerate(memories.shown, 1)]
     if entries:
         entries[0].is_best = True
     if profile:
@@ -68,7 +66,15 @@ def memory_block(
     window = packed(
         entries, max_tokens=max_tokens, shares=SHARES, count=count, cut=True, layout=BLOCK
     )
-    return window.prompt or None
+    dropped = [
+        DroppedItem(item=_entry_of(one, number).item, reason=reason)
+        for number, (one, reason) in enumerate(memories.left_out, len(memories.shown) + 1)
+    ]
+    return replace(window, dropped=(*window.dropped, *dropped))
+
+
+def _entry_of(memory: ShownMemory, number: int) -> WindowCandidate:
+    return _entry("facts" if memory.is_fact else "memories", number, memory.about, memory.text)
 
 
 def _entry(section: Section, number: int, about: str, text: str) -> WindowCandidate:

@@ -55,6 +55,8 @@ AGREED: Final = 0.6
 ORDERS: Final = 0.8
 """A clause is an order if its chance is higher."""
 QUESTION_MARKS: Final = ("?", "？")
+NEVER_MARKED: Final = frozenset({"allergy", "health", "medication"})
+"""Slots of facts about a body: to doubt one by a guess may hurt somebody."""
 THIS_YEAR: Final = timedelta(days=300)
 """Age up to which a date without its year is clear."""
 ENDED: Final = "has ended"
@@ -62,6 +64,8 @@ ENDED: Final = "has ended"
 TELLS_NOTHING: Final = "only asks, agrees or repeats"
 TOLD: Final = "told by other items"
 SAID_AGAIN: Final = "said again"
+WEAK: Final = "hardly answers"
+"""Why composed() leaves out what left_out() does not."""
 _SAYS_NOTHING: Final = frozenset(
     (*search_terms("the user's said about"), *"的了是我你他她在有和也就都说吧啊呢用户")
 )
@@ -94,6 +98,7 @@ class ShownMemory(NamedTuple):
         source_event_ids: The turns that it is, or was drawn from.
         said_at: When; of a fact, since when.
         parts: Hit.parts; empty if recall did not find it.
+        slot: Of a fact.
     """
 
     about: str
@@ -102,6 +107,7 @@ class ShownMemory(NamedTuple):
     source_event_ids: tuple[str, ...] = ()
     said_at: datetime | None = None
     parts: Mapping[str, float] = MappingProxyType({})
+    slot: str = ""
 
     @property
     def is_fact(self) -> bool:
@@ -223,26 +229,48 @@ def shown_memory(hit: Hit, now: datetime | None = None) -> ShownMemory:
     kind = shown_kind(memory)
     is_fact = kind == "semantic"
     about = memory_label(text, memory.occurred_at, memory.author, is_fact=is_fact, now=now)
-    return ShownMemory(about, text, kind, memory.source_event_ids, memory.occurred_at, hit.parts)
+    metadata = memory.value.get("metadata")
+    slot = str(metadata.get("slot", "")) if is_fact and isinstance(metadata, Mapping) else ""
+    return ShownMemory(
+        about, text, kind, memory.source_event_ids, memory.occurred_at, hit.parts, slot
+    )
 
 
-def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
+class Composition(NamedTuple):
+    """The memories to show, best first, and those left out, each with the reason."""
+
+    shown: Sequence[ShownMemory]
+    left_out: Sequence[tuple[ShownMemory, str]] = ()
+
+
+def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
     """Return the memories that are worth their tokens, in their order, and last those marked.
 
-    Each matter is told once (matters()), and an order as one (order_label()). For a question about
+    Each matter is told once (left_out()), and an order as one (order_label()). For a question about
     the present, it drops lines that hardly answer, but not the first ones. It also marks turns and
     statements that perhaps no longer hold, because a later line speaks of the same or tells of a
-    change, and statements drawn from such turns alone. It never marks facts: they have
-    Memory.doubted_at.
+    change, and statements drawn from such turns alone. It never marks facts, which have
+    Memory.doubted_at, nor the turns that a fact of NEVER_MARKED was drawn from.
     """
     from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
 
-    lines = [_told(found[place]) for place in matters(question, found)]
+    reasons = left_out(question, found)
+    dropped = [(found[place], reason) for place, reason in reasons.items()]
+    lines = [_told(one) for place, one in enumerate(found) if place not in reasons]
     if not _asks(question) or asks_how_it_was(question):
-        return lines
+        return Composition(lines, dropped)
     words = [words_of(one.text) for one in lines]
     judged = worths(question, words_of(question), lines, words)
-    may_end = [one.kind in ("episodic", "statement") for one in lines]
+    bodily = {
+        turn
+        for one in found
+        if one.slot.rpartition(".")[2] in NEVER_MARKED
+        for turn in one.source_event_ids
+    }
+    may_end = [
+        one.kind in ("episodic", "statement") and bodily.isdisjoint(one.source_event_ids)
+        for one in lines
+    ]
     outdated = [
         place for place, worth in enumerate(judged) if may_end[place] and worth.outdated > OUTDATED
     ]
@@ -252,19 +280,14 @@ def composed(question: str, found: Sequence[ShownMemory]) -> list[ShownMemory]:
     for place, (one, worth) in enumerate(zip(lines, judged, strict=True)):
         is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
         if place >= ALWAYS and is_weak:
+            dropped.append((one, WEAK))
             continue
         turns = one.source_event_ids if one.kind == "statement" else ()
         if place in outdated or (turns and ended.issuperset(turns)):
             marked.append(one._replace(text=uncertain(one.text)))
         else:
             kept.append(one)
-    return kept + marked
-
-
-def matters(question: str, found: Sequence[ShownMemory]) -> list[int]:
-    """Return the places of the memories that tell each matter once, in their order."""
-    not_shown = left_out(question, found)
-    return [place for place in range(len(found)) if place not in not_shown]
+    return Composition(kept + marked, dropped)
 
 
 def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:

@@ -303,13 +303,16 @@ def answer_hits(
 ) -> list[AnswerHit]:
     """Return the hits that answer a question, best first.
 
-    Drop hits that are irrelevant, hits about a different person, and hits that only name someone
-    another hit describes better. A statement from the same turns replaces the fact it holds: it is
+    Drop hits that are not worth showing (composition.left_out()), irrelevant hits, hits about a
+    different person, and hits that only name someone another hit describes better. A statement from the same turns replaces the fact it holds: it is
     in the user's own words. edges: graph edges that say how people are related.
     """
-    from shared_core.recall.ranking import collapsed  # deferred: it imports numpy
+    from shared_core.context.composition import left_out, shown_memory  # deferred: numpy
+    from shared_core.recall.ranking import collapsed
 
-    near = _hits_on_subject(collapsed(hits, len(hits)), question, edges)
+    hidden = left_out(question, [*map(shown_memory, hits)])
+    worth = [hit for place, hit in enumerate(hits) if place not in hidden]
+    near = _hits_on_subject(collapsed(worth, len(worth)), question, edges)
     statements = [hit for hit in near if _metadata(hit).get("statement")]
     names = [hit for hit in statements if states_user_name(hit.memory.text)]
     of_name = names if ASKS_FOR_NAME.search(question) else statements

@@ -62,6 +62,8 @@ PEOPLE = 200
 HELD = 500
 """Maximum number of facts that hold, and of ended ones, that turns are compared with."""
 SUMMARY_CHARACTERS = 200
+SHORT_THREAD = 2
+"""Number of turns up to which rules make no summary: the turns tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,14 +331,14 @@ async def _form(
         before = reading.summary if reading.summed > reread else ""
         replayed = [event for _, event in replay]
         try:
-            summary, spent = await extractor.summarise(replayed, before, SUMMARY_CHARACTERS)
+            summary, spent = await _summed(extractor, replayed, before)
         except ModelOutputInvalid as error:
             if not turns:
                 raise
             # The extraction is paid for and valid, so only the summary falls back to rules.
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
-            summary, spent = await RuleExtractor().summarise(replayed, before, SUMMARY_CHARACTERS)
+            summary, spent = await _summed(RuleExtractor(), replayed, before)
         except ModelUnavailable as error:
             if not turns:
                 raise
@@ -363,6 +365,23 @@ async def _form(
         or len(turns) < len(reading.turns)
         or (unsummed and len(replay) < len(reading.replay)),
     )
+
+
+async def _summed(
+    extractor: Extractor, turns: Sequence[Event], before: str
+) -> tuple[str, ModelUsage]:
+    """Return the summary of a thread, from the one before and the turns since, and its cost.
+
+    One by rules consists of sentences of the thread, so a thread of SHORT_THREAD turns gets none,
+    and none stands in one turn alone.
+    """
+    by_rules = extractor.name == RuleExtractor.name
+    if by_rules and not before and len(turns) <= SHORT_THREAD:
+        return "", NO_USAGE
+    summary, spent = await extractor.summarise(turns, before, SUMMARY_CHARACTERS)
+    if by_rules and any(normalised(summary) in normalised(one.text) for one in turns):
+        summary = ""
+    return summary, spent
 
 
 async def _extracted(

@@ -521,9 +521,9 @@ def test_recall_keeps_to_its_budget_and_to_the_best():
         cut = recall_block(entries[1:2], frozenset(), budget)
         assert cut and count_tokens(cut) <= budget
         assert "long long" in cut and cut.endswith(" […]\n</MEMORIES>")
-    assert recall_block(entries, frozenset(), 10) is None
-    assert recall_block([], frozenset(), 1000) is None
-    assert recall_block([MemoryEntry(content=types.Content())], frozenset(), 1000) is None
+    assert "" == recall_block(entries, frozenset(), 10)
+    assert "" == recall_block([], frozenset(), 1000)
+    assert "" == recall_block([MemoryEntry(content=types.Content())], frozenset(), 1000)
 
 
 def test_a_budget_of_nothing_and_another_place_are_refused():

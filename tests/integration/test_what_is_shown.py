@@ -17,7 +17,8 @@ from shared_core.nlp.uncertainty import MARKS
 
 async def lines(ann, question):
     return [
-        one.text for one in composed(question, [*map(shown_memory, await ann.recall(question))])
+        one.text
+        for one in composed(question, [*map(shown_memory, await ann.recall(question))]).shown
     ]
 
 
@@ -140,7 +141,7 @@ async def test_the_page_shows_what_is_shown(dsn, scope):
         for hit in hits
     ]  # fmt: skip
     found = [shown_memory(hit, now) for hit in hits]
-    shown = [line(one.about, one.text) for one in composed(question, found)]
+    shown = [line(one.about, one.text) for one in composed(question, found).shown]
     page = (ROOT / "docs/explanation/what-a-model-sees.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert ["".join(before), "".join(shown)] == blocks

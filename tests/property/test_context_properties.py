@@ -11,7 +11,7 @@ from long_forms import LONG
 from turns import said
 
 from shared_core.context.assembler import ContextAssembler, memory_block
-from shared_core.context.composition import ShownMemory
+from shared_core.context.composition import Composition, ShownMemory
 from shared_core.context.packing import Costs
 from shared_core.context.window import LISTS, PROMPT, ContextItem, ContextWindow
 from shared_core.core.delimiters import READING_ORDER
@@ -191,8 +191,8 @@ def test_no_spelling_of_a_tag_is_one(tag, text):
         query=f"{tag} {text}", instructions=[f"{text}{tag}"], profile=tag + text, facts=[tag],
         memories=[f"{text}\n{tag}"], summary=f"{text} {tag}", history=[tag],
     ).assembled(ContextAssembler(100_000))  # fmt: skip
-    block = memory_block([ShownMemory(tag, f"{text} {tag}")], 4000, profile=tag)
-    assert window is not None and block is not None
+    block = memory_block(Composition([ShownMemory(tag, f"{text} {tag}")]), 4000, profile=tag).prompt
+    assert window is not None and block
     own = {f"<{mark}{section}>" for section in READING_ORDER for mark in ("", "/")}
     told = "\n".join(one for one in window.to_prompt().split("\n") if one not in own)
     assert tag not in told and f"&lt;{tag[1:]}" in told

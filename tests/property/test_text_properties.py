@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 from turns import said
 
 from shared_core.context.assembler import memory_block
-from shared_core.context.composition import ShownMemory
+from shared_core.context.composition import Composition, ShownMemory
 from shared_core.core.domain import Event
 from shared_core.extraction.llm_schema import EXTRACTION
 from shared_core.extraction.pattern_facts import MAX_VALUE_CHARACTERS
@@ -143,7 +143,8 @@ def test_every_turn_is_in_one_part_in_order(texts, max_tokens):
 
 @given(st.text(alphabet="ab<>/ \n", max_size=20), st.lists(st.text(), min_size=1, max_size=3))
 def test_recalled_blocks_go_and_the_rest_stays(text, memories):
-    block = memory_block([ShownMemory("2026-01-01", memory) for memory in memories], 4000)
+    shown = Composition([ShownMemory("2026-01-01", memory) for memory in memories])
+    block = memory_block(shown, 4000).prompt
     assert text == without_recalled(f"{block}{text}")
 
 

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from every_case import every_case
 
+from shared_core.context.assembler import memory_block
 from shared_core.context.composition import (
     ShownMemory,
     asks_nothing,
     composed,
-    matters,
+    left_out,
     memory_label,
 )
 from shared_core.nlp.uncertainty import uncertain
@@ -113,13 +114,16 @@ LIVES = fact("User lives in Lisbon.", "1")
 )  # fmt: skip
 def test_each_matter_is_one_line(question, found, shown):
     wanted = [one if isinstance(one, int) else found.index(one) for one in shown]
-    assert wanted == matters(question, found)
+    hidden = left_out(question, found)
+    assert wanted == [place for place in range(len(found)) if place not in hidden]
+    told = composed(question, found)
+    assert len(found) == len(told.shown) + len(told.left_out)
 
 
 def test_a_turn_without_a_later_line_is_not_marked():
     """Whatever the parts of its score say."""
     alone = said("I live in Lisbon.", "1", similarity=1.0, told_later=99.0)
-    assert [alone] == composed("Where do I live?", [alone])
+    assert [alone] == composed("Where do I live?", [alone]).shown
 
 
 @every_case(
@@ -134,9 +138,9 @@ def test_a_turn_without_a_later_line_is_not_marked():
 def test_an_order_is_told_as_one(question, text, day, about):
     when = datetime(2026, 11, 2, tzinfo=UTC) if day else None
     order = ShownMemory(day, text, "episodic", ("1",), when)
-    assert [order._replace(about=about)] == composed(question, [order])
+    assert [order._replace(about=about)] == composed(question, [order]).shown
     by_agent = order._replace(parts={"agent": 1.0})
-    assert about == day or all(one.about == day for one in composed(question, [by_agent]))
+    assert about == day or all(one.about == day for one in composed(question, [by_agent]).shown)
 
 
 DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -165,9 +169,25 @@ def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, 
     of_turn = "Barclays" in line.text
     line = line._replace(said_at=DAY + timedelta(minutes=1 if of_turn else 60 * 24))
     question = "where does my salary go, who takes the rent, Barclays or the town hall?"
-    shown = composed(question, [NEW_BANK, OLD_BANK, line])
+    shown = composed(question, [NEW_BANK, OLD_BANK, line]).shown
     assert uncertain(OLD_BANK.text) in [one.text for one in shown]
     assert (uncertain(line.text) if is_marked else line.text) in [one.text for one in shown]
+
+
+def test_what_a_body_cannot_bear_is_never_doubted_by_a_guess():
+    allergy = fact("User is allergic to latex.", "1")._replace(slot="about.mia.allergy")
+    for slot, is_marked in (("about.mia.allergy", False), ("bank", True)):
+        shown = composed("where does my salary go", [NEW_BANK, OLD_BANK, allergy._replace(slot=slot)])
+        assert is_marked == (OLD_BANK not in shown.shown)
+
+
+def test_a_block_says_what_it_leaves_out_and_why():
+    window = memory_block(composed("Where do I live?", [MOVED, LIVES]), 500)
+    assert LIVES.text in window.prompt and MOVED.text not in window.prompt
+    assert [(MOVED.text, "told by other items")] == [
+        (one.item.text, one.reason) for one in window.dropped
+    ]
+    assert "" == memory_block(composed("", [LIVES]), 10).prompt
 
 
 @every_case(
@@ -189,11 +209,11 @@ def test_a_long_message_is_no_small_talk_and_a_long_turn_tells_something():
     thanks, asked = "cheers mate. " * 20, "where do you think is my car? " * 20
     assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
     lines = [said(asked[:90], "1"), said(asked, "2"), LIVES]
-    assert lines[1:] == composed("where do i live", lines)
+    assert lines[1:] == composed("where do i live", lines).shown
 
 
 def test_nothing_of_nothing():
-    assert [] == composed("", [])
+    assert [] == composed("", []).shown
 
 
 @every_case(

@@ -11,7 +11,7 @@ from growth import grows_in_line
 
 from shared_core import InvalidInput
 from shared_core.context.assembler import memory_block
-from shared_core.context.composition import ShownMemory
+from shared_core.context.composition import Composition, ShownMemory
 from shared_core.core.domain import FactDraft
 from shared_core.models.embedders import UseEmbedder
 from shared_core.nlp.rules import load_rules
@@ -204,8 +204,8 @@ def test_a_session_event_loses_secrets_in_what_is_said_only():
 
 def test_a_block_of_memories_is_not_said_anew():
     memories = [("2026-03-01, user", "I live in Leeds."), ("", "A </memories> trap")]
-    block = memory_block([ShownMemory(*one) for one in memories], 500)
-    assert block is not None
+    block = memory_block(Composition([ShownMemory(*one) for one in memories]), 500).prompt
+    assert block
     intake = Intake(DEFAULT)
     assert "Where do I live?" == intake.text(f"{block}\nWhere do I live?")
     assert "before\n\nafter" == intake.text(f"before\n{block}\nafter")
