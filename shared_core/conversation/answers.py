@@ -303,15 +303,18 @@ def answer_hits(
 ) -> list[AnswerHit]:
     """Return the hits that answer a question, best first.
 
-    Drop hits that are not worth showing (composition.left_out()), irrelevant hits, hits about a
-    different person, and hits that only name someone another hit describes better. A statement from the same turns replaces the fact it holds: it is
-    in the user's own words. edges: graph edges that say how people are related.
+    Drop hits that have ended or tell nothing (composition.left_out()), irrelevant hits, hits about
+    a different person, and hits that only name someone another hit describes better. A statement
+    from the same turns replaces the fact it holds: it is in the user's own words. edges: graph
+    edges that say how people are related.
     """
-    from shared_core.context.composition import left_out, shown_memory  # deferred: numpy
-    from shared_core.recall.ranking import collapsed
+    from shared_core.context.composition import ENDED, TELLS_NOTHING, left_out, shown_memory
+    from shared_core.recall.ranking import collapsed  # deferred, as above: they import numpy
 
-    hidden = left_out(question, [*map(shown_memory, hits)])
-    worth = [hit for place, hit in enumerate(hits) if place not in hidden]
+    reasons = left_out(question, [*map(shown_memory, hits)])
+    worth = [
+        hit for place, hit in enumerate(hits) if reasons.get(place) not in (ENDED, TELLS_NOTHING)
+    ]
     near = _hits_on_subject(collapsed(worth, len(worth)), question, edges)
     statements = [hit for hit in near if _metadata(hit).get("statement")]
     names = [hit for hit in statements if states_user_name(hit.memory.text)]

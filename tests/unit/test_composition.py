@@ -177,7 +177,9 @@ def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, 
 def test_what_a_body_cannot_bear_is_never_doubted_by_a_guess():
     allergy = fact("User is allergic to latex.", "1")._replace(slot="about.mia.allergy")
     for slot, is_marked in (("about.mia.allergy", False), ("bank", True)):
-        shown = composed("where does my salary go", [NEW_BANK, OLD_BANK, allergy._replace(slot=slot)])
+        shown = composed(
+            "where does my salary go", [NEW_BANK, OLD_BANK, allergy._replace(slot=slot)]
+        )
         assert is_marked == (OLD_BANK not in shown.shown)
 
 

@@ -161,7 +161,9 @@ async def test_a_turn_cannot_end_the_block_or_pass_for_another():
 
 
 async def test_what_recall_showed_is_not_read_again():
-    block = memory_block(Composition([ShownMemory("2026-01-01", "User lives in Paris.")]), 500).prompt
+    block = memory_block(
+        Composition([ShownMemory("2026-01-01", "User lives in Paris.")]), 500
+    ).prompt
     extractor, model = reading({"facts": []})
     await extractor.extract(turns(f"{block}\nWhat shall I wear?"), [])
     assert "Paris" not in model.asked[0].prompt
