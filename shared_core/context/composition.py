@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from shared_core.context.worth import worths
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
@@ -55,6 +56,7 @@ AGREED: Final = 0.6
 ORDERS: Final = 0.8
 """A clause is an order if its chance is higher."""
 QUESTION_MARKS: Final = ("?", "？")
+CACHED_TEXTS: Final = 16_384
 NEVER_MARKED: Final = frozenset({"allergy", "health", "medication"})
 """Slots of facts about a body: to doubt one by a guess may hurt somebody."""
 THIS_YEAR: Final = timedelta(days=300)
@@ -379,11 +381,14 @@ def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
     return answers or not turn.memory.by_agent
 
 
-def is_aside(text: str) -> bool:
-    """Return whether a text only asks, greets or agrees."""
+def _only_asks(text: str) -> bool:
     if is_small_talk(text):
         return True
     return len(text) <= LONGEST_ASIDE and not any(map(_says, _spoken_parts(text)))
+
+
+is_aside: Final = DigestCache("asides", _only_asks, CACHED_TEXTS)
+"""Return whether a text only asks, greets or agrees."""
 
 
 def is_order(text: str) -> bool:
@@ -455,7 +460,8 @@ def _says_same(one: _FoundLine, other: _FoundLine) -> bool:
     """
     from shared_core.recall.supersession import tells_change  # deferred: it imports numpy
 
-    if not one.words or len(one.words & other.words) < SAME_WORDS * len(one.words):
+    least = SAME_WORDS * len(one.words)
+    if not one.words or len(other.words) < least or len(one.words & other.words) < least:
         return False
     mine, others = one.memory, other.memory
     is_later = mine.said_at and others.said_at and mine.said_at > others.said_at
