@@ -29,6 +29,7 @@ SCOPE = "hippocampus"
 OPERATION = "hippocampus.operation"
 STAGE = "hippocampus.recall.stage"
 ERROR = "error.type"
+REASON = "hippocampus.refusal.reason"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
@@ -159,6 +160,14 @@ REMEMBERED: Final = Metric(
 CONSOLIDATED: Final = Metric(
     "counter", "hippocampus.turns.consolidated", "{turn}", "Turns read by consolidations."
 )
+REFUSED: Final = Metric(
+    "counter", "hippocampus.answers.refused", "{element}",
+    "Elements of language models' answers that were dropped, by reason.",
+)  # fmt: skip
+SKIPPED: Final = Metric(
+    "counter", "hippocampus.turns.skipped", "{turn}",
+    "Turns of users that no language model was asked about, because they tell nothing.",
+)  # fmt: skip
 FORGOTTEN: Final = Metric(
     "counter", "hippocampus.memories.forgotten", "{memory}",
     "Memories forgotten on request, by expiry or because they faded.",
@@ -194,8 +203,8 @@ POOL_TIMEOUTS: Final = Metric(
 
 METRICS: Final = (
     DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, EMBEDDED_TEXTS,
-    APPENDED, REMEMBERED, CONSOLIDATED, FORGOTTEN, ERASED, JOB_DURATION, QUEUE_DEPTH, QUEUE_AGE,
-    CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
+    APPENDED, REMEMBERED, CONSOLIDATED, REFUSED, SKIPPED, FORGOTTEN, ERASED, JOB_DURATION,
+    QUEUE_DEPTH, QUEUE_AGE, CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from shared_core.ingest.expiry import sweep
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.retries import MAX_ATTEMPTS
 from shared_core.jobs.runner import Perform
-from shared_core.knowledge.consolidation import Consolidation, RunReport
+from shared_core.knowledge.consolidation import Consolidation, Forget, RunReport
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
 from shared_core.policies.conversations import finish_conversation
@@ -69,7 +69,7 @@ class Runs:
         reflect_every: number of extractions after which a reflection is enqueued; None for never.
         reader_for: returns the extractor of a conversation, and None for any other thread.
         follow: called after all new turns of a thread were consolidated.
-        forget_requests: whether requests of the user to forget a topic are carried out.
+        forget: carries out the requests of the user to forget something; None if they are not.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Runs:
         reflect_every: int | None = None,
         reader_for: ReaderFor | None = None,
         follow: Follow | None = None,
-        forget_requests: bool = True,
+        forget: Forget | None = None,
     ) -> None:
         self._handle = handle
-        self._forget_requests = forget_requests
+        self._forget = forget
         self._extractor = extractor
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._relations = relations
@@ -157,7 +157,7 @@ class Runs:
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
             private_only=reader is not None and reader.private_only,
-            forget_requests=self._forget_requests,
+            forget=self._forget,
         ).run()
         if reader and not report.more:
             finishing = partial(finish_conversation, thread_id)

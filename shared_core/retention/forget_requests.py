@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from shared_core.core.domain import Event, JsonValue, Scope
+from shared_core.core.domain import Event, ForgetDraft, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, scope_path
 from shared_core.core.shown import shown
@@ -25,12 +25,14 @@ from shared_core.nlp.forget_requests import (
 )
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts
-from shared_core.policies.setting_aside import SetAside, set_aside
+from shared_core.policies.setting_aside import NOTHING_NAMED, Named, SetAside, set_aside
 
 log = logging.getLogger("hippocampus")
 
 KEPT_FOR: Final = timedelta(days=30)
 """Time for which undo_run() can bring back what was set aside."""
+MAX_BY_MODEL: Final = 200
+"""Maximum number of memories that one request found by a model sets aside."""
 MAX_PEOPLE: Final = 500
 """Maximum number of facts that are searched for the names of "my brother"."""
 
@@ -60,13 +62,15 @@ class _Asked:
     """A request and the turn that asks, if any.
 
     text: of that turn, which goes as well if it says nothing else. at: its time, None for now.
-    later: the texts of turns stored with it that were said after it, which stay.
+    later: the texts of turns stored with it that were said after it, which stay. named: what goes
+    beside the topic.
     """
 
-    request: ForgetRequest
+    request: ForgetRequest | None
     text: str = ""
     at: datetime | None = None
     later: Collection[str] = ()
+    named: Named = NOTHING_NAMED
 
 
 class NewTurns(set[str]):
@@ -115,19 +119,42 @@ class ForgetRequests:
             raise InvalidInput(f"topic must name something, e.g. 'Theo', got {shown(topic)}")
         return await self._carry_out(scope, _Asked(request=request))
 
+    @property
+    def by_model(self) -> Callable[[Scope, ThreadId, ForgetDraft, datetime], Awaitable[int | None]]:
+        """Carries out a request that a model found in a turn of a thread, said at a moment.
+
+        It returns the number of memories that were set aside, None for more than MAX_BY_MODEL.
+        """
+
+        async def carry_out(
+            scope: Scope, thread_id: ThreadId, draft: ForgetDraft, at: datetime
+        ) -> int | None:
+            named = Named(
+                turns=frozenset((thread_id, one) for one in draft.event_ids),
+                asking=frozenset({(thread_id, draft.event_id)}),
+                facts=frozenset(draft.memory_ids),
+            )
+            request = topic_request(draft.topic) if draft.topic else None
+            asked = _Asked(request=request, at=at, named=named)
+            done = (await self._carry_out(scope, asked, MAX_BY_MODEL)).done
+            return None if done.is_too_much else done.memories
+
+        return carry_out
+
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
-    async def _carry_out(self, scope: Scope, asked: _Asked) -> CarriedOut:
+    async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
         request = asked.request
         storage = await self._handle.storage()
         tenant, now = scope_path(scope), self._handle.clock()
-        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE))
-        names = names_of_topic(request, held)
+        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE, now)) if request else []
+        names = names_of_topic(request, held) if request else frozenset()
 
         def goes(text: str) -> bool:
-            if text == asked.text:
-                return request.is_whole
+            if request is None or text == asked.text:
+                return request is not None and request.is_whole
             return text not in asked.later and is_about(request, text, names)
 
+        topic = request.topic if request else ""
         done = await storage.transact(
             tenant,
             partial(
@@ -135,12 +162,14 @@ class ForgetRequests:
                 uuid7(),
                 [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
                 goes,
-                {normalised(request.topic), *map(normalised, names)},
+                {normalised(one) for one in (topic, *names) if one},
                 asked.at or now,
                 now,
                 now + KEPT_FOR,
+                asked.named,
+                most,
             ),
         )
         if done.run_id is not None:
             log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
-        return CarriedOut(topic=request.topic, done=done)
+        return CarriedOut(topic=topic, done=done)
