@@ -15,27 +15,30 @@ from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import CONSOLIDATED, forgotten, measured
 from shared_core.core.validation import id_of
-from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
+from shared_core.errors import Conflict, InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
 from shared_core.ingest.expiry import sweep
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.retries import MAX_ATTEMPTS
 from shared_core.jobs.runner import Perform
-from shared_core.knowledge.consolidation import Consolidation, Forget, RunReport
+from shared_core.knowledge.consolidation import NOTHING_NEW, Consolidation, Forget, RunReport
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
 from shared_core.policies.conversations import finish_conversation
 from shared_core.policies.run_reads import run_of, select_runs
 from shared_core.policies.run_undo import undo_run
 from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob, ReflectionDue
-from shared_core.ports.storage import Extractor, Reflector
+from shared_core.ports.storage import Extractor, Reflector, Sparing
 
 if TYPE_CHECKING:
     from shared_core.nlp.relation_schema import Relations
     from shared_core.ports.runs import RunRecord
 
 log = logging.getLogger("hippocampus")
+
+MOST_RUNS = 1_000
+"""Maximum number of runs that read_skipped() looks at."""
 
 Follow: TypeAlias = Callable[[Scope, ThreadId], Awaitable[None]]
 
@@ -123,8 +126,12 @@ class Runs:
         *,
         job_type: JobType = JobType.FULL_CONSOLIDATION,
         by_rules: bool = False,
+        reads_all: bool = False,
     ) -> RunReport:
-        """Do one run over the next turns. by_rules: use the rules instead of a failing model.
+        """Do one run over the next turns.
+
+        by_rules: use the rules instead of a failing model. reads_all: ask a model also about
+        sessions that tell nothing.
 
         Calls follow when no turns remain, even if there were none, to repeat a failed call. A
         conversation gets no summary, and ends when all its turns are read. Raises InvalidInput for
@@ -141,6 +148,8 @@ class Runs:
         extractor, instead_of = self._extractor, None
         if by_rules:
             extractor, instead_of = RuleExtractor(), self._extractor.name
+        elif reads_all and isinstance(extractor, Sparing):
+            extractor = extractor.reading_all()
         reader = await self._reader_for(scope, thread_id, extractor) if self._reader_for else None
         if reader:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
@@ -167,13 +176,45 @@ class Runs:
         return report
 
     async def consolidate(
-        self, scope: Scope, thread_id: ThreadId, *, job_type: JobType = JobType.FULL_CONSOLIDATION
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        *,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        reads_all: bool = False,
     ) -> RunReport:
-        """Do runs until all turns of the thread are read."""
-        report = await self.consolidate_next(scope, thread_id, job_type=job_type)
+        """Do runs until all turns of the thread are read; reads_all as in consolidate_next()."""
+        read_next = partial(
+            self.consolidate_next, scope, thread_id, job_type=job_type, reads_all=reads_all
+        )
+        report = await read_next()
         while report.more:
-            report += await self.consolidate_next(scope, thread_id, job_type=job_type)
+            report += await read_next()
         return report
+
+    async def read_skipped(self, scope: Scope) -> tuple[RunReport, Sequence[RunRecord]]:
+        """Have a model read the turns that runs skipped; return what it did, and the runs left.
+
+        Each such run is undone, so that its turns are unread, and its thread is consolidated. A run
+        that later ones build on is left.
+        """
+        skipped = [
+            run
+            for run in await self(scope, limit=MOST_RUNS)
+            if run.counts.get("skipped") and run.undone_at is None and run.thread_id
+        ]
+        left, threads = [], dict[ThreadId, None]()
+        for run in skipped:
+            try:
+                await self.undo(scope, run.run_id)
+            except Conflict:
+                left.append(run)
+            else:
+                threads[ThreadId(run.thread_id or "")] = None
+        report = NOTHING_NEW
+        for thread_id in threads:
+            report += await self.consolidate(scope, thread_id, reads_all=True)
+        return report, left
 
     def _reflection_due(self, job_type: JobType) -> ReflectionDue | None:
         if self._reflect_every is None or job_type is JobType.FAST_REPLAY:

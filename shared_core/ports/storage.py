@@ -112,6 +112,14 @@ class Summarising(Protocol):
 
 
 @runtime_checkable
+class Sparing(Protocol):
+    """An extractor that asks no model about sessions that tell nothing."""
+
+    def reading_all(self) -> Extractor:
+        """Return an extractor that asks it about those as well."""
+
+
+@runtime_checkable
 class Revisable(Protocol):
     """An extractor that may read turns without comparing them with what is held.
 
