@@ -23,7 +23,7 @@ from shared_core.core.domain import (
     ModelUsage,
 )
 from shared_core.core.namespaces import clean_text
-from shared_core.core.telemetry import REASON, REFUSED
+from shared_core.core.telemetry import REASON, REFUSED, SKIPPED
 from shared_core.errors import InvalidInput, ModelOutputInvalid
 from shared_core.extraction.earlier_turns import with_context
 from shared_core.extraction.evidence import SECRET
@@ -42,7 +42,7 @@ from shared_core.extraction.transcript import Transcript, context_text, escaped,
 from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
 from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
-from shared_core.nlp.extractive_summary import ENDED, shortened, without_sentences
+from shared_core.nlp.extractive_summary import shortened, without_sentences
 from shared_core.nlp.text import language, sentences
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.storage import Extractor
@@ -173,7 +173,8 @@ class ModelExtractor:
         for part in parts:
             turns = list(part.turns.values())
             said = [event.event_id for event in turns if event.role == "user"]
-            if said and not (self._reads_all or await asyncio.to_thread(may_tell, turns, before)):
+            if said and not (self._reads_all or await asyncio.to_thread(may_tell, turns, before, self._held)):
+                SKIPPED.add(len(said))
                 found = _joined(found, Extraction(skipped=said, summary=found.summary))
             elif said:
                 read = await self._extract(part, before, summary)
@@ -329,9 +330,7 @@ def _answer(reading: ParsedJson) -> tuple[ModelAnswer, bool]:
         wrong += [f"{name} {one}" for one in refused]
     given = reading.value.get(SUMMARY)
     summary = " ".join(clean_text(given).split()) if isinstance(given, str) else ""
-    if reading.truncated and summary:
-        summary = _whole_sentences(summary)
-    if not (summary and reading.truncated and not wrong):
+    if wrong or not summary:
         _check(lists, wrong, reading)
     elements: dict[str, Any] = {**lists, "malformed": len(wrong)}
     return ModelAnswer(summary="" if REFUSAL.match(summary) else summary, **elements), (
@@ -392,13 +391,6 @@ def _joined(first: Extraction, second: Extraction) -> Extraction:
         summary=second.summary,
         usage=first.usage + second.usage,
     )
-
-
-def _whole_sentences(text: str) -> str:
-    """Return the complete sentences of a summary that was cut off."""
-    found = sentences(text)
-    whole = found if found and ENDED.search(found[-1]) else found[:-1]
-    return " ".join(whole)
 
 
 def _fitting(text: str, max_characters: int) -> str:
