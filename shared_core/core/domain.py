@@ -344,12 +344,12 @@ NO_USAGE = ModelUsage()
 class ForgetDraft:
     """A request of the user to forget something, found by an extractor.
 
-    event_id: the turn that asks. topic: in the user's words, or "". event_ids: turns to forget with
-    what was drawn from them. memory_ids: facts to forget.
+    event_id: the turn that asks. topics: in the user's words. event_ids: turns to forget with what
+    was drawn from them. memory_ids: facts to forget.
     """
 
     event_id: str
-    topic: str = ""
+    topics: tuple[str, ...] = ()
     event_ids: tuple[str, ...] = ()
     memory_ids: tuple[MemoryId, ...] = ()
 

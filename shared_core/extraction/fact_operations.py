@@ -202,8 +202,8 @@ class FactDrafting:
         slot = slot_of(item.slot)
         if slot is None:
             raise _Inadmissible("fact with a secret or no slot")
-        if item.scope:
-            scope = re.sub(r"\W+", "_", item.scope.casefold()).strip("_")[:MAX_SCOPE_CHARACTERS]
+        if item.where:
+            scope = re.sub(r"\W+", "_", item.where.casefold()).strip("_")[:MAX_SCOPE_CHARACTERS]
             slot = replace(slot, name=f"{slot.name}.{scope}", known=False)
         if item.subject.casefold() in USER_WORDS:
             return self._of_one(_Place(subject=USER, slot=slot), item)

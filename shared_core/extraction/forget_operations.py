@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from shared_core.core.domain import Event, Extraction, ForgetDraft, MemoryId
+from shared_core.extraction.earlier_turns import telling_words
 from shared_core.extraction.evidence import USER_WORDS, Evidence, said_by_user
 from shared_core.extraction.fact_operations import gives_orders
 from shared_core.extraction.held_listing import HeldListing
@@ -31,6 +32,13 @@ MAX_NAMED: Final = 20
 """Maximum number of turns that one request names."""
 
 
+Named = TypeVar("Named", str, MemoryId)
+
+
+def _merged(first: Iterable[Named], second: Iterable[Named]) -> tuple[Named, ...]:
+    return tuple(dict.fromkeys([*first, *second]))
+
+
 class ForgetDrafting:
     """Turns the operations "forget" of one answer into drafts.
 
@@ -42,11 +50,20 @@ class ForgetDrafting:
         self._held = listing.facts
 
     def drafts(self, items: Iterable[FactOperation]) -> list[ForgetDraft]:
-        """Return the admissible requests, in the order of the answer."""
-        found = [draft for item in items if (draft := self._draft(item))]
-        for _ in found[MAX_REQUESTS:]:
+        """Return the admissible requests, those of one turn as one, in the order of the answer."""
+        admitted = [draft for item in items if (draft := self._draft(item))]
+        for _ in admitted[MAX_REQUESTS:]:
             self._evidence.leave_out("too many requests to forget")
-        return found[:MAX_REQUESTS]
+        found: dict[str, ForgetDraft] = {}
+        for one in admitted[:MAX_REQUESTS]:
+            known = found.get(one.event_id, ForgetDraft(event_id=one.event_id))
+            found[one.event_id] = ForgetDraft(
+                event_id=one.event_id,
+                topics=_merged(known.topics, one.topics),
+                event_ids=_merged(known.event_ids, one.event_ids),
+                memory_ids=_merged(known.memory_ids, one.memory_ids),
+            )
+        return list(found.values())
 
     def without(self, found: Extraction, asked: Sequence[ForgetDraft]) -> Extraction:
         """Return an extraction without what the requests are about.
@@ -59,6 +76,7 @@ class ForgetDrafting:
 
     def _without_one(self, found: Extraction, draft: ForgetDraft) -> Extraction:
         at, gone = self._evidence.order[draft.event_id], frozenset(draft.event_ids)
+        words = self._words_of(draft)
 
         def stays(text: str, *ids: str) -> bool:
             is_later = any(self._evidence.order.get(one, 0) > at for one in ids)
@@ -78,8 +96,24 @@ class ForgetDrafting:
                 for one in found.triples
                 if stays(f"{one.subject}\n{one.object}", one.event_id, *one.other_event_ids)
             ],
-            summary=without_sentences(found.summary, lambda text: self._is_about(draft, text)),
+            summary=without_sentences(
+                found.summary,
+                lambda text: (
+                    self._is_about(draft, text) or not words.isdisjoint(search_terms(text))
+                ),
+            ),
         )
+
+    def _words_of(self, draft: ForgetDraft) -> frozenset[str]:
+        """Return the informative words that only the turns and facts to forget have."""
+        own = [one for one in self._evidence.turns.values() if one.event_id in draft.event_ids]
+        facts = [one for one in self._held.values() if one.memory_id in draft.memory_ids]
+        others = (one for one in self._evidence.turns.values()
+                  if one not in own and one.event_id != draft.event_id)  # fmt: skip
+        words = frozenset[str]().union(
+            *(telling_words(one.text) for one in own), *(telling_words(one.value) for one in facts)
+        )
+        return words.difference(*(search_terms(one.text) for one in others))
 
     def _draft(self, item: FactOperation) -> ForgetDraft | None:
         source = self._evidence.source(item.turns)
@@ -101,8 +135,9 @@ class ForgetDrafting:
             return self._refused("too many requests to forget")
         facts: tuple[MemoryId, ...] = (held.memory_id,) if held else ()
         event_ids = tuple(one.event_id for one in named)
+        topics = (topic,) if topic else ()
         return ForgetDraft(
-            event_id=turn.event_id, topic=topic, event_ids=event_ids, memory_ids=facts
+            event_id=turn.event_id, topics=topics, event_ids=event_ids, memory_ids=facts
         )
 
     def _topic(self, value: str, turns: Sequence[Event]) -> str:
@@ -115,10 +150,10 @@ class ForgetDrafting:
         return topic if has_words_of or normalised(topic) in normalised(own) else ""
 
     def _is_about(self, draft: ForgetDraft, text: str) -> bool:
-        request = topic_request(draft.topic) if draft.topic else None
-        if request is None:
-            return False
-        return is_about(request, text, names_of_topic(request, self._held.values()))
+        requests = [one for topic in draft.topics if (one := topic_request(topic))]
+        return any(
+            is_about(one, text, names_of_topic(one, self._held.values())) for one in requests
+        )
 
     def _refused(self, reason: str) -> None:
         self._evidence.leave_out(reason)

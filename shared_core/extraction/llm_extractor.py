@@ -173,7 +173,9 @@ class ModelExtractor:
         for part in parts:
             turns = list(part.turns.values())
             said = [event.event_id for event in turns if event.role == "user"]
-            if said and not (self._reads_all or await asyncio.to_thread(may_tell, turns, before, self._held)):
+            if said and not (
+                self._reads_all or await asyncio.to_thread(may_tell, turns, before, self._held)
+            ):
                 SKIPPED.add(len(said))
                 found = _joined(found, Extraction(skipped=said, summary=found.summary))
             elif said:

@@ -135,7 +135,7 @@ class FactOperation(Element):
     slot: Value = ""
     value: Value = ""
     statement: OptionalText = ""
-    scope: Value = ""
+    where: Value = ""
     single: Annotated[bool, BeforeValidator(_truth)] = False
     since: Value = ""
     until: Value = ""

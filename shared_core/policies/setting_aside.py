@@ -107,9 +107,13 @@ def set_aside(
         most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
-    these = yield from _named_memories(named_beside)
+    these, statements = yield from _named_memories(named_beside)
+
+    def goes(one: _Memory) -> bool:
+        return one.memory_id in these or one.text in statements or is_about(one.text)
+
     for path in paths:
-        found = yield from _below(path, lambda one: one.memory_id in these or is_about(one.text))
+        found = yield from _below(path, goes)
         about += [one for one in found if _is_before(one, asked_at)]
     ids = sorted(one.memory_id for one in about)
     named = sorted(names)
@@ -185,13 +189,17 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
-def _named_memories(named: Named) -> Policy[set[UUID]]:
-    """Return the ids of the memories that a request names beside its topic."""
+def _named_memories(named: Named) -> Policy[tuple[set[UUID], frozenset[str]]]:
+    """Return the ids of the memories that a request names beside its topic, and texts of facts.
+
+    Entries of profiles repeat the text of a fact.
+    """
     if named == NOTHING_NAMED:
-        return set()
-    facts = sorted(named.facts)
-    [told] = yield [
-        Select("memory_sources", ("thread_id", "event_id"), (one_of("memory_id", facts),))
+        return set(), frozenset()
+    these_facts = one_of("memory_id", sorted(named.facts))
+    told, texts = yield [
+        Select("memory_sources", ("thread_id", "event_id"), (these_facts,)),
+        Select("memories", ("text",), (these_facts,)),
     ]
     telling = {(row[0], row[1]) for row in told}
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
@@ -204,7 +212,7 @@ def _named_memories(named: Named) -> Policy[set[UUID]]:
         turn = (thread_id, event_id)
         goes = turn in named.turns or kind == "episodic" or (turn in telling and kind == "summary")
         found |= {memory_id} if goes else set()
-    return found
+    return found, frozenset(row[0] for row in texts)
 
 
 def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:

@@ -59,14 +59,14 @@ class CarriedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request and the turn that asks, if any.
+    """Requests and the turn that asks, if any.
 
     text: of that turn, which goes as well if it says nothing else. at: its time, None for now.
     later: the texts of turns stored with it that were said after it, which stay. named: what goes
     beside the topic.
     """
 
-    request: ForgetRequest | None
+    requests: Sequence[ForgetRequest]
     text: str = ""
     at: datetime | None = None
     later: Collection[str] = ()
@@ -98,14 +98,14 @@ class ForgetRequests:
             requests = forget_requests(turn.text) if turn.role == "user" else ()
             later = {one.text for one in turns[place + 1 :]} - {one.text for one in turns[:place]}
             for request in requests:
-                asked = _Asked(request=request, text=turn.text, at=turn.occurred_at, later=later)
+                asked = _Asked(requests=[request], text=turn.text, at=turn.occurred_at, later=later)
                 done.append(await self._carry_out(scope, asked))
         return done
 
     async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
         """Carry out the requests in a text that the user says now."""
         requests = forget_requests(text) if self._is_on else ()
-        return [await self._carry_out(scope, _Asked(request=one, text=text)) for one in requests]
+        return [await self._carry_out(scope, _Asked(requests=[one], text=text)) for one in requests]
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic.
@@ -117,7 +117,7 @@ class ForgetRequests:
         request = topic_request(topic) if isinstance(topic, str) else None
         if request is None:
             raise InvalidInput(f"topic must name something, e.g. 'Theo', got {shown(topic)}")
-        return await self._carry_out(scope, _Asked(request=request))
+        return await self._carry_out(scope, _Asked(requests=[request]))
 
     @property
     def by_model(self) -> Callable[[Scope, ThreadId, ForgetDraft, datetime], Awaitable[int | None]]:
@@ -134,8 +134,8 @@ class ForgetRequests:
                 asking=frozenset({(thread_id, draft.event_id)}),
                 facts=frozenset(draft.memory_ids),
             )
-            request = topic_request(draft.topic) if draft.topic else None
-            asked = _Asked(request=request, at=at, named=named)
+            requests = [one for topic in draft.topics if (one := topic_request(topic))]
+            asked = _Asked(requests=requests, at=at, named=named)
             done = (await self._carry_out(scope, asked, MAX_BY_MODEL)).done
             return None if done.is_too_much else done.memories
 
@@ -143,18 +143,18 @@ class ForgetRequests:
 
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
     async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
-        request = asked.request
         storage = await self._handle.storage()
         tenant, now = scope_path(scope), self._handle.clock()
-        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE, now)) if request else []
-        names = names_of_topic(request, held) if request else frozenset()
+        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE, now))
+        names = {one: names_of_topic(one, held) for one in asked.requests}
 
         def goes(text: str) -> bool:
-            if request is None or text == asked.text:
-                return request is not None and request.is_whole
-            return text not in asked.later and is_about(request, text, names)
+            if text == asked.text:
+                return all(one.is_whole for one in asked.requests)
+            is_later = text in asked.later
+            return not is_later and any(is_about(one, text, names[one]) for one in asked.requests)
 
-        topic = request.topic if request else ""
+        called = {one.topic for one in asked.requests}.union(*names.values())
         done = await storage.transact(
             tenant,
             partial(
@@ -162,7 +162,7 @@ class ForgetRequests:
                 uuid7(),
                 [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
                 goes,
-                {normalised(one) for one in (topic, *names) if one},
+                {*map(normalised, called)},
                 asked.at or now,
                 now,
                 now + KEPT_FOR,
@@ -172,4 +172,4 @@ class ForgetRequests:
         )
         if done.run_id is not None:
             log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
-        return CarriedOut(topic=topic, done=done)
+        return CarriedOut(topic=", ".join(one.topic for one in asked.requests), done=done)

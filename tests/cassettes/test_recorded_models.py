@@ -63,7 +63,7 @@ HELD = [
     )
 ]
 SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
-OPERATIONS = ["add", "update", "end", "doubt", "keep"]
+OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget"]
 
 
 def chat(**options: Any) -> ChatOpenAI:
@@ -85,7 +85,6 @@ def check_plumbing(found: Extraction) -> None:
     """Whatever a model says, this holds."""
     ids = [fact.event_id for fact in found.facts] + [one.event_id for one in found.triples]
     ids += [one for statement in found.statements for one in statement.event_ids]
-    ids += [one for insight in found.insights for one in insight.event_ids]
     assert IDS.issuperset([*ids, *found.emotions, *found.importance, *found.needs_model])
     assert all(0 <= fact.confidence <= 1 <= fact.importance <= 10 for fact in found.facts)
     assert all(1 <= one <= 10 for one in found.importance.values())
@@ -102,7 +101,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     [first, *_] = sent(cassette)
     schema = first["response_format"]["json_schema"]["schema"]
     assert "json_schema" == first["response_format"]["type"]
-    assert ["facts", "statements", "insights", "relations", "feelings"] == schema["required"]
+    assert ["facts", "summary"] == schema["required"]
     assert OPERATIONS == schema["properties"]["facts"]["items"]["properties"]["op"]["enum"]
     assert SHOWN in first["messages"][1]["content"]
     assert ["system", "user"] == [message["role"] for message in first["messages"]]
@@ -110,7 +109,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     assert not any(event_id in json.dumps(first) for event_id in IDS)
     assert reader.usage.calls == len(cassette) <= 2
     assert reader.usage.input_tokens > 1000 and 0 < reader.usage.output_tokens <= 600
-    assert f"llm-v2/extract.v2/{MODEL}" == reader.name
+    assert f"llm-v3/extract.v3/{MODEL}" == reader.name
 
 
 async def test_langchain_openai_cut_off_twice_is_refused(cassette):

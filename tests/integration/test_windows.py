@@ -18,7 +18,6 @@ from shared_core.models.language_model import ModelReply, ModelRequest
 pytestmark = pytest.mark.both_engines
 
 Reading = Callable[..., Awaitable[MemoryEngine]]
-NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "feelings": []}'
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +41,18 @@ async def reading(module_dsn, scope):
 
 
 class Model:
-    """A fake: answers by what it is asked, and keeps what it was shown to sum up."""
+    """A fake: gives its answers in order, then a summary alone, and keeps what it was shown."""
 
     name = "fake"
 
-    def __init__(self, *answers: ModelReply, summary: str = "They talked.") -> None:
+    def __init__(self, *answers: ModelReply) -> None:
         self.answers = list(answers)
-        self.summary = ModelReply(text=json.dumps({"summary": summary}))
-        self.summed: list[str] = []
         self.read: list[str] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        if "summary so far" in request.prompt:
-            self.summed.append(request.prompt)
-            return self.summary
         self.read.append(request.prompt)
-        return self.answers.pop(0) if self.answers else ModelReply(text=NOTHING)
+        nothing = {"facts": [], "summary": f"They talked {len(self.read)} times."}
+        return self.answers.pop(0) if self.answers else ModelReply(text=json.dumps(nothing))
 
 
 def fact(turn: int, slot: str, value: str) -> dict[str, object]:
@@ -88,15 +83,18 @@ async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for
 
 
 @pytest.mark.parametrize("text", ["I had tea, nice", "我喜歡臺灣的龜苓膏與鹽酥雞，醫師說我過敏。"])
-async def test_every_turn_is_in_some_prompt_for_the_summary(reading, scope, text):
+async def test_every_turn_is_in_some_prompt_and_each_continues_the_summary(reading, scope, text):
     model = Model()
-    extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600)
+    extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600, reads_all=True)
     numbers = range(1000, 1100)
     turns = [said(number, f"T{number}T {text}") for number in numbers]
     memory = await reading(extractor, *turns, said(2000, "T2000T " + "word " * 900))
-    await memory.consolidate(scope, "t")
-    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(model.summed)))
-    assert len(model.summed) == len(model.read)
+    report = await memory.consolidate(scope, "t")
+    turns_of = [one.rsplit("<turns>", 1)[1] for one in model.read]
+    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(turns_of)))
+    assert report.usage.calls == len(model.read)
+    assert f"They talked {len(model.read)} times." == report.summary
+    assert "<previous>\nThey talked 1 times.\n" in model.read[1]
 
 
 class Telling(RuleExtractor):
@@ -129,14 +127,13 @@ async def test_a_summary_written_anew_tells_of_the_whole_thread(reading, scope, 
     assert None is (await memory.consolidate(scope, "t")).run_id
 
 
-async def test_a_refused_summary_costs_no_extraction(reading, scope):
+async def test_an_answer_without_a_summary_is_summed_up_by_rules(reading, scope):
     model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
-    model.summary = ModelReply(text="", finish="refused")
     extractor = ModelExtractor(model, RuleExtractor())
     memory = await reading(extractor, said(1, "Acme pays my wages these days."))
     report = await memory.consolidate(scope, "t")
     assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
     assert ["Acme"] == [one.value for one in await memory.facts(scope)]
     [run] = await memory.runs(scope)
-    assert ("llm-v2/extract.v2/fake", True) == (run.extractor, run.counts["summed_by_rules"])
+    assert ("llm-v3/extract.v3/fake", True) == (run.extractor, run.counts["summed_by_rules"])
     assert "instead_of" not in run.counts
