@@ -68,7 +68,7 @@ _Given = TypeVar("_Given")
 _Admitted = TypeVar("_Admitted")
 
 
-class _Inadmissible(Exception):
+class Inadmissible(Exception):
     """An operation is not believed; the message says why, without a word of it."""
 
 
@@ -149,7 +149,7 @@ class FactDrafting:
         for one in given:
             try:
                 admitted = admit(one)
-            except _Inadmissible as error:
+            except Inadmissible as error:
                 self._evidence.leave_out(str(error))
             else:
                 yield admitted
@@ -158,14 +158,14 @@ class FactDrafting:
         """Return an operation with its evidence and the fact it is about."""
         source = self._evidence.source(item.turns)
         if source is None:
-            raise _Inadmissible("fact without a turn of the user")
+            raise Inadmissible("fact without a turn of the user")
         if SECRET.search(item.statement):
-            raise _Inadmissible("fact with a secret or no slot")
+            raise Inadmissible("fact with a secret or no slot")
         read = _Read(item=item, turn=source[0], others=source[1])
         if item.id and item.op != "add":
             held = self._held.get(item.id)
             if held is None:
-                raise _Inadmissible("operation on a fact that was not shown")
+                raise Inadmissible("operation on a fact that was not shown")
             return replace(read, held=held)
         place = self._place(item, read.turn)
         held = self._same(item, place)
@@ -185,7 +185,7 @@ class FactDrafting:
         for held in self._held.values():
             ended = any(other.held is held and other.item.op in ("end", "update") for other in read)
             if _is_at(held, denial) and normalised(held.value) == value and not ended:
-                raise _Inadmissible("addition of what the user denied")
+                raise Inadmissible("addition of what the user denied")
         return one
 
     @staticmethod
@@ -201,7 +201,7 @@ class FactDrafting:
     def _place(self, item: FactOperation, turn: Event) -> _Place:
         slot = slot_of(item.slot)
         if slot is None:
-            raise _Inadmissible("fact with a secret or no slot")
+            raise Inadmissible("fact with a secret or no slot")
         if item.where:
             scope = re.sub(r"\W+", "_", item.where.casefold()).strip("_")[:MAX_SCOPE_CHARACTERS]
             slot = replace(slot, name=f"{slot.name}.{scope}", known=False)
@@ -212,7 +212,7 @@ class FactDrafting:
         if not (self._evidence.names(subject) or self._names_relative(subject)):
             people = self._identified(subject, turn)
             if not people:
-                raise _Inadmissible("fact about somebody nobody named")
+                raise Inadmissible("fact about somebody nobody named")
             subject = self._named[subject.casefold()].subject
         own_slot, slot = slot, slot_about(subject, slot)
         if slot.name.startswith("relation.") and (slot != own_slot or is_kin(subject)):
@@ -237,7 +237,7 @@ class FactDrafting:
             return place
         named = [one for one in names if _names(item.statement, one)]
         if len(named) != 1:
-            raise _Inadmissible("fact about one of several relatives without the name")
+            raise Inadmissible("fact about one of several relatives without the name")
         return replace(place, subject=named[0])
 
     def _identified(self, name: str, turn: Event) -> tuple[MemoryId, ...]:
@@ -317,7 +317,7 @@ class FactDrafting:
         """Return the drafts that end what is denied as never true, and hold the denial."""
         statement = read.item.statement
         if not (statement and end.value):
-            raise _Inadmissible("denial without a value or a statement")
+            raise Inadmissible("denial without a value or a statement")
         slot = denial_slot(end.slot)
         denial = replace(
             end, operation="assert", denies=False, slot=slot, statement=statement,
@@ -329,7 +329,7 @@ class FactDrafting:
         """Return the drafts that put another value in the place of a known fact."""
         item = read.item
         if not item.value or not self._evidence.says(item.value):
-            raise _Inadmissible("update without a value that somebody said")
+            raise Inadmissible("update without a value that somebody said")
         statement = item.statement
         if not statement or statement == held.statement:
             old = re.compile(re.escape(held.value), re.IGNORECASE)
@@ -386,7 +386,7 @@ class FactDrafting:
         if read.item.op == "deny":
             assert read.place is not None
             if not self._evidence.says(read.item.value):
-                raise _Inadmissible("fact with a value nobody said")
+                raise Inadmissible("fact with a value nobody said")
             end = self._new(replace(read, item=read.item.model_copy(update={"op": "add"})), before)
             return self._denied(read, replace(end, operation="retract", denies=True))
         draft = self._new(read, before)
@@ -411,7 +411,7 @@ class FactDrafting:
             _is_at(one, place) and normalised(one.value) == normalised(draft.value)
             for one in self._ended
         ):
-            raise _Inadmissible("past fact that is known already")
+            raise Inadmissible("past fact that is known already")
         begins = draft.valid_from if draft.valid_from and draft.valid_from < until else None
         return replace(draft, valid_from=begins or UNKNOWN_START, valid_until=until)
 
@@ -421,19 +421,19 @@ class FactDrafting:
         assert place is not None
         slot = place.slot
         if item.op == "doubt":
-            raise _Inadmissible("doubt about a fact that was not shown")
+            raise Inadmissible("doubt about a fact that was not shown")
         if item.value and not self._evidence.says(item.value):
-            raise _Inadmissible("fact with a value nobody said")
+            raise Inadmissible("fact with a value nobody said")
         functional = slot.functional or (item.single and not slot.known)
         if item.op == "end":
             added = _added(before, place, item.value)
             if not slot.known and added is None:
-                raise _Inadmissible("retraction that names nothing known")
+                raise Inadmissible("retraction that names nothing known")
             functional = added.functional if added else slot.functional
             if not (item.value or functional):
-                raise _Inadmissible("retraction that names nothing known")
+                raise Inadmissible("retraction that names nothing known")
         elif not item.value or not item.statement:
-            raise _Inadmissible("fact without a value")
+            raise Inadmissible("fact without a value")
         return FactDraft(
             fact_type=slot.fact_type,
             slot=slot.name,

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from shared_core.core.domain import Event, Extraction, ForgetDraft, MemoryId
 from shared_core.extraction.earlier_turns import telling_words
 from shared_core.extraction.evidence import USER_WORDS, Evidence, said_by_user
-from shared_core.extraction.fact_operations import gives_orders
+from shared_core.extraction.fact_operations import Inadmissible, gives_orders
 from shared_core.extraction.held_listing import HeldListing
 from shared_core.extraction.llm_schema import FactOperation
 from shared_core.nlp.extractive_summary import without_sentences
@@ -30,13 +30,6 @@ MAX_REQUESTS: Final = 10
 """Maximum number of requests to forget that are carried out of one answer."""
 MAX_NAMED: Final = 20
 """Maximum number of turns that one request names."""
-
-
-Named = TypeVar("Named", str, MemoryId)
-
-
-def _merged(first: Iterable[Named], second: Iterable[Named]) -> tuple[Named, ...]:
-    return tuple(dict.fromkeys([*first, *second]))
 
 
 class ForgetDrafting:
@@ -51,7 +44,12 @@ class ForgetDrafting:
 
     def drafts(self, items: Iterable[FactOperation]) -> list[ForgetDraft]:
         """Return the admissible requests, those of one turn as one, in the order of the answer."""
-        admitted = [draft for item in items if (draft := self._draft(item))]
+        admitted: list[ForgetDraft] = []
+        for item in items:
+            try:
+                admitted.append(self._draft(item))
+            except Inadmissible as error:
+                self._evidence.leave_out(str(error))
         for _ in admitted[MAX_REQUESTS:]:
             self._evidence.leave_out("too many requests to forget")
         found: dict[str, ForgetDraft] = {}
@@ -59,9 +57,9 @@ class ForgetDrafting:
             known = found.get(one.event_id, ForgetDraft(event_id=one.event_id))
             found[one.event_id] = ForgetDraft(
                 event_id=one.event_id,
-                topics=_merged(known.topics, one.topics),
-                event_ids=_merged(known.event_ids, one.event_ids),
-                memory_ids=_merged(known.memory_ids, one.memory_ids),
+                topics=tuple(dict.fromkeys((*known.topics, *one.topics))),
+                event_ids=tuple(dict.fromkeys((*known.event_ids, *one.event_ids))),
+                memory_ids=tuple(dict.fromkeys((*known.memory_ids, *one.memory_ids))),
             )
         return list(found.values())
 
@@ -115,24 +113,24 @@ class ForgetDrafting:
         )
         return words.difference(*(search_terms(one.text) for one in others))
 
-    def _draft(self, item: FactOperation) -> ForgetDraft | None:
+    def _draft(self, item: FactOperation) -> ForgetDraft:
         source = self._evidence.source(item.turns)
         if source is None:
-            return self._refused("request to forget without a turn of the user")
+            raise Inadmissible("request to forget without a turn of the user")
         turn = source[0]
         own = said_by_user(turn.text)
         if not has_words(own.replace("…", "")):
-            return self._refused("request to forget in a quotation")
+            raise Inadmissible("request to forget in a quotation")
         if gives_orders(turn.text):
-            return self._refused("change by a turn that gives orders to the memory")
+            raise Inadmissible("change by a turn that gives orders to the memory")
         shown = [self._evidence.turns[one] for one in item.of if one in self._evidence.turns]
         named = [one for one in shown if one is not turn]
         held = self._held.get(item.id)
         topic = self._topic(item.value, [turn, *named])
         if not (topic or named or held) or (item.id and held is None):
-            return self._refused("request to forget that names nothing")
+            raise Inadmissible("request to forget that names nothing")
         if len(named) > MAX_NAMED:
-            return self._refused("too many requests to forget")
+            raise Inadmissible("too many requests to forget")
         facts: tuple[MemoryId, ...] = (held.memory_id,) if held else ()
         event_ids = tuple(one.event_id for one in named)
         topics = (topic,) if topic else ()
@@ -154,6 +152,3 @@ class ForgetDrafting:
         return any(
             is_about(one, text, names_of_topic(one, self._held.values())) for one in requests
         )
-
-    def _refused(self, reason: str) -> None:
-        self._evidence.leave_out(reason)

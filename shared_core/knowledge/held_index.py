@@ -168,9 +168,10 @@ class HeldIndex:
 
         By name only if no other fact names somebody so.
         """
-        about, name = (f"{fact.slot}.",), normalised(fact.value)
-        if not any(normalised(one.value) == name for one in self.named() if one.slot != fact.slot):
-            about = (*about, f"{ABOUT}.")
+        name = normalised(fact.value)
+        is_shared = any(normalised(one.value) == name and one.slot != fact.slot
+                        for one in self.named())  # fmt: skip
+        about = (f"{fact.slot}.",) if is_shared else (f"{fact.slot}.", f"{ABOUT}.")
         return [
             one
             for slot in self.slots()

@@ -68,7 +68,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedBeside:
     """What a request names beside a topic.
 
     turns: they go with all that was drawn from them. asking: the turns that ask; they go alone.
@@ -80,7 +80,7 @@ class Named:
     facts: frozenset[UUID] = frozenset()
 
 
-NOTHING_NAMED = Named()
+NOTHING_NAMED = NamedBeside()
 
 
 def set_aside(
@@ -91,7 +91,7 @@ def set_aside(
     asked_at: datetime,
     now: datetime,
     until: datetime,
-    named_beside: Named = NOTHING_NAMED,
+    named_beside: NamedBeside = NOTHING_NAMED,
     most: int | None = None,
 ) -> Policy[SetAside]:
     """Set aside the memories whose text is about a topic, or that are named; return how many.
@@ -107,10 +107,10 @@ def set_aside(
         most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
-    these, statements = yield from _named_memories(named_beside)
+    chosen, statements = yield from _named_memories(named_beside)
 
     def goes(one: _Memory) -> bool:
-        return one.memory_id in these or one.text in statements or is_about(one.text)
+        return one.memory_id in chosen or one.text in statements or is_about(one.text)
 
     for path in paths:
         found = yield from _below(path, goes)
@@ -189,7 +189,7 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
-def _named_memories(named: Named) -> Policy[tuple[set[UUID], frozenset[str]]]:
+def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str]]]:
     """Return the ids of the memories that a request names beside its topic, and texts of facts.
 
     Entries of profiles repeat the text of a fact.

@@ -25,7 +25,7 @@ from shared_core.nlp.forget_requests import (
 )
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts
-from shared_core.policies.setting_aside import NOTHING_NAMED, Named, SetAside, set_aside
+from shared_core.policies.setting_aside import NOTHING_NAMED, NamedBeside, SetAside, set_aside
 
 log = logging.getLogger("hippocampus")
 
@@ -70,7 +70,7 @@ class _Asked:
     text: str = ""
     at: datetime | None = None
     later: Collection[str] = ()
-    named: Named = NOTHING_NAMED
+    named: NamedBeside = NOTHING_NAMED
 
 
 class NewTurns(set[str]):
@@ -129,7 +129,7 @@ class ForgetRequests:
         async def carry_out(
             scope: Scope, thread_id: ThreadId, draft: ForgetDraft, at: datetime
         ) -> int | None:
-            named = Named(
+            named = NamedBeside(
                 turns=frozenset((thread_id, one) for one in draft.event_ids),
                 asking=frozenset({(thread_id, draft.event_id)}),
                 facts=frozenset(draft.memory_ids),

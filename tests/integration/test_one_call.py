@@ -94,20 +94,15 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
         await session(ann, 0, text)
         assert await told(ann, name)
         played.summary = "They talked."
-        report = await session(ann, 6, request_)
+        await session(ann, 6, request_)
     else:
-        report = await session(ann, 0, text, request_)
-    forgotten = [one for one in await ann.runs() if one.kind == "forget"]
-    if forgotten and not report.forgotten:  # the wording was understood when it was appended
-        assert not played.asked or months_later
+        await session(ann, 0, text, request_)
     assert [] == await told(ann, name)
     assert name not in (await ann.memory.profiles.shown(ann.scope) or "")
     assert request_ not in await ann.texts("episodic")
     assert ("Leeds" in request_) == ("Leeds" in await ann.values())
-    for run in await ann.runs():  # the newest first: what builds on the request, then the request
-        await ann.undo_run(run.run_id)
-        if run.kind == "forget":
-            break
+    [forgotten] = [one for one in await ann.runs() if one.kind == "forget"]
+    await ann.undo_run(forgotten.run_id)
     assert text in await ann.texts("episodic")
     if months_later:
         assert {one["value"] for one in learned} <= {*await ann.values()}

@@ -196,8 +196,7 @@ async def test_a_session_takes_one_call_and_one_more_if_an_answer_is_of_no_use()
 
 
 @every_case(
-    ("What should I cook tonight?", "Write me a poem about rain", "thanks!"),
-    ("帮我写首诗", "谢谢"),
+    ("What should I cook tonight?", "Write me a poem about rain", "thanks!"), ("帮我写首诗", "谢谢")
 )
 async def test_a_session_that_tells_nothing_costs_nothing_until_all_is_to_be_read(*texts):
     extractor, model = reading({"facts": []})
