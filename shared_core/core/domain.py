@@ -304,7 +304,7 @@ class HeldFact:
 
     slot, subject, fact_type, functional: as in FactDraft; the subject is in lower case unless it is
     the user. event_ids: its turns in thread_id. stated_at: when it was recorded. is_doubted: a turn
-    may have ended it. ended_at: None while it holds.
+    may have ended it. ended_at: None while it holds. nearness: cosine to the turns, 0 if unknown.
     """
 
     memory_id: MemoryId
@@ -319,21 +319,24 @@ class HeldFact:
     event_ids: tuple[str, ...] = ()
     is_doubted: bool = False
     ended_at: datetime | None = None
+    nearness: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """Usage of a language model: calls, tokens read, tokens written."""
+    """Usage of a language model: calls, tokens read, tokens written, and calls that failed."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    failed: int = 0
 
     def __add__(self, other: ModelUsage) -> ModelUsage:
         return ModelUsage(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            failed=self.failed + other.failed,
         )
 
 

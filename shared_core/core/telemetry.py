@@ -147,6 +147,10 @@ FAILED_SEARCHES: Final = Metric(
     "Searches of a framework that failed or took too long, so that the agent went on without"
     " memories.",
 )  # fmt: skip
+FAILED_MODEL_CALLS: Final = Metric(
+    "counter", "hippocampus.model.failures", "{call}",
+    "Calls of a language model that failed, or whose answer could not be used.",
+)  # fmt: skip
 EMBEDDED_TEXTS: Final = Metric(
     "counter", "hippocampus.embed.texts", "{text}", "Texts that were embedded."
 )
@@ -202,9 +206,9 @@ POOL_TIMEOUTS: Final = Metric(
 )  # fmt: skip
 
 METRICS: Final = (
-    DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, EMBEDDED_TEXTS,
-    APPENDED, REMEMBERED, CONSOLIDATED, REFUSED, SKIPPED, FORGOTTEN, ERASED, JOB_DURATION,
-    QUEUE_DEPTH, QUEUE_AGE, CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
+    DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, FAILED_MODEL_CALLS,
+    EMBEDDED_TEXTS, APPENDED, REMEMBERED, CONSOLIDATED, REFUSED, SKIPPED, FORGOTTEN, ERASED,
+    JOB_DURATION, QUEUE_DEPTH, QUEUE_AGE, CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
 )  # fmt: skip
 
 
@@ -359,6 +363,12 @@ def forgotten(operation_name: str, count: int) -> None:
 def search_failed(framework: str, error: BaseException) -> None:
     """Count a search that failed while the agent went on without memories."""
     FAILED_SEARCHES.add(1, {"hippocampus.framework": framework, ERROR: type(error).__qualname__})
+
+
+def model_call_failed(model: str, error: BaseException) -> None:
+    """Count a call of a language model that failed, or whose answer could not be used."""
+    about: Attributes = {"gen_ai.request.model": model, ERROR: type(error).__qualname__}
+    FAILED_MODEL_CALLS.add(1, about)
 
 
 def job_ended(job_type: str, outcome: str, took_s: float) -> None:

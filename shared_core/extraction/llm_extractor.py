@@ -22,6 +22,7 @@ from shared_core.core.domain import (
     MemoryId,
     ModelUsage,
 )
+from shared_core.core.model_limits import ModelLimits
 from shared_core.core.namespaces import clean_text
 from shared_core.core.telemetry import REASON, REFUSED, SKIPPED
 from shared_core.errors import InvalidInput, ModelOutputInvalid
@@ -39,7 +40,7 @@ from shared_core.extraction.llm_schema import (
 )
 from shared_core.extraction.prompts import Prompt, load_prompt
 from shared_core.extraction.transcript import Transcript, context_text, escaped, transcripts
-from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
+from shared_core.models.call_limits import ModelCalls
 from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
 from shared_core.nlp.extractive_summary import shortened, without_sentences
@@ -58,7 +59,6 @@ MAX_INPUT_TOKENS: Final = 16_000
 """Maximum tokens of turns in one call; longer input takes several calls."""
 KNOWN_TOKENS: Final = 1_500
 """Maximum tokens of earlier turns shown as context."""
-MAX_OUTPUT_TOKENS: Final = 8_192
 MAX_ELEMENTS: Final = 100
 """Maximum number of elements read from each list of an answer."""
 MAX_QUOTED_CHARACTERS: Final = 500
@@ -83,10 +83,8 @@ class ModelExtractor:
     Args:
         model: The language model.
         fallback: The extractor for when the model has failed for good; never called here.
-        max_concurrent_model_calls: See ModelCalls.
-        timeout_s: Seconds allowed for one call; see ModelCalls.
+        limits: Limits of its calls.
         max_input_tokens: Maximum tokens of turns in one call.
-        max_output_tokens: Maximum tokens of one answer, if the host leaves that to the request.
         reads_all: Ask the model also about sessions that tell nothing.
 
     Raises:
@@ -100,22 +98,15 @@ class ModelExtractor:
         model: LanguageModel,
         fallback: Extractor,
         *,
-        max_concurrent_model_calls: int = MAX_CONCURRENT_CALLS,
-        timeout_s: float = TIMEOUT_S,
+        limits: ModelLimits | None = None,
         max_input_tokens: int = MAX_INPUT_TOKENS,
-        max_output_tokens: int = MAX_OUTPUT_TOKENS,
         reads_all: bool = False,
     ) -> None:
-        limits = {"max_input_tokens": max_input_tokens, "max_output_tokens": max_output_tokens}
-        for name, count in limits.items():
-            if count < 1:
-                raise InvalidInput(f"{name} must be at least 1, got {count}")
+        if max_input_tokens < 1:
+            raise InvalidInput(f"max_input_tokens must be at least 1, got {max_input_tokens}")
         self.fallback = fallback
-        self._calls = ModelCalls(
-            model, max_concurrent_model_calls=max_concurrent_model_calls, timeout_s=timeout_s
-        )
+        self._calls = ModelCalls(model, limits)
         self._max_input_tokens = max_input_tokens
-        self._max_output_tokens = max_output_tokens
         self._reads_all = reads_all
         self._people: Sequence[KnownPerson] = ()
         self._held: Sequence[HeldFact] = ()
@@ -268,7 +259,7 @@ class ModelExtractor:
             system=prompt.system,
             prompt=prompt.filled(values),
             schema=schema,
-            max_output_tokens=self._max_output_tokens,
+            max_output_tokens=self._calls.limits.max_tokens,
         )
 
     async def _complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:

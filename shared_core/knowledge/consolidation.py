@@ -33,6 +33,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, doubt_counts, plan_facts, slots_to_read
+from shared_core.knowledge.held_nearness import with_nearness
 from shared_core.knowledge.revision import cascaded, revised
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
@@ -188,6 +189,7 @@ class Consolidation:
         held = await self._held() if extracts and reading and reading.turns else []
         shown = await self._shown(reading, held) if reading else None
         if _needs_reading(shown, self._read):  # else the output of the extractor stays valid
+            held = await self._near(shown, held)
             self._formed = (
                 await _form(self.extractor, shown, held, self.thread_id) if shown else None
             )
@@ -248,6 +250,16 @@ class Consolidation:
         if _needs_reading(await self._shown(reading, held), self._read):
             raise Conflict("a turn was set aside meanwhile")
         await apply_run(self.storage, plan, self.clock)
+
+    async def _near(
+        self, shown: ThreadWindow | None, held: Sequence[HeldFact]
+    ) -> Sequence[HeldFact]:
+        """Return the held facts, for a model with how near they are to the turns."""
+        by_rules = isinstance(self.extractor, Revisable) and self.extractor.needs_revision
+        if shown is None or by_rules or not isinstance(self.extractor, Acquainted):
+            return held
+        turns = [event for _, event in shown.turns]
+        return await with_nearness(self.storage, self.embedding, self.scope, turns, held)
 
     async def _held(self) -> Sequence[HeldFact]:
         tenant = scope_path(self.scope)

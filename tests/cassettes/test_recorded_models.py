@@ -19,6 +19,7 @@ from google.adk.models.google_llm import Gemini
 from langchain_openai import ChatOpenAI
 from vcr.cassette import Cassette
 
+from shared_core import ModelLimits
 from shared_core.core.domain import Event, Extraction, HeldFact, MemoryId
 from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.llm_extractor import ModelExtractor
@@ -74,7 +75,8 @@ def chat(**options: Any) -> ChatOpenAI:
 
 def extractor(llm: object, **options: Any) -> ModelExtractor:
     model = resolve_language_model(llm)
-    return ModelExtractor(model, RuleExtractor(), timeout_s=900, **options)
+    limits = ModelLimits(timeout_s=900, **options)
+    return ModelExtractor(model, RuleExtractor(), limits=limits)
 
 
 def sent(cassette: Cassette) -> list[Any]:
@@ -195,7 +197,7 @@ def gemini() -> Gemini:
 
 
 async def test_adk_gemini_holds_the_model_to_the_schema(cassette):
-    reader = extractor(gemini(), max_output_tokens=300)
+    reader = extractor(gemini(), max_tokens=300)
     try:
         check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
     except ModelOutputInvalid as error:

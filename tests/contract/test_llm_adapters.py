@@ -223,7 +223,7 @@ async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread():
         assert "one" == (await resolve_language_model(llm).complete(REQUEST)).text
 
 
-@pytest.mark.parametrize("methods", [["json_schema", "json_mode"], ["json_mode"], []])
+@pytest.mark.parametrize("methods", [["json_schema", "json_mode"], ["function_calling"], []])
 async def test_langchain_models_are_held_to_the_schema_as_they_can(methods):
     llm = SchemaChat(answer=AIMessage("{}"), methods=methods)
     assert "{}" == (await resolve_language_model(llm).complete(REQUEST)).text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from turns import said
 
-from shared_core import Event, JobType, MemoryEngine, open_memory
+from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import NO_USAGE, ModelUsage
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -17,6 +17,7 @@ from shared_core.models.language_model import ModelReply, ModelRequest
 
 pytestmark = pytest.mark.both_engines
 
+ANN = Scope("app", "ann")
 Reading = Callable[..., Awaitable[MemoryEngine]]
 
 
@@ -137,3 +138,20 @@ async def test_an_answer_without_a_summary_is_summed_up_by_rules(reading, scope)
     [run] = await memory.runs(scope)
     assert ("llm-v3/extract.v3/fake", True) == (run.extractor, run.counts["summed_by_rules"])
     assert "instead_of" not in run.counts
+
+
+@pytest.mark.parametrize(("told", "is_shown"), [("The cast is off!", True), ("So dry.", False)])
+async def test_a_model_is_shown_the_fact_that_a_turn_ends_in_other_words(dsn, told, is_shown):
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.1] if re.search("leg|cast", text) else [0.1, 1.0] for text in texts]
+
+    model = Model()
+    extractor = ModelExtractor(model, RuleExtractor())
+    async with open_memory(dsn, extractor=extractor, embedder=embed, worker=False) as memory:
+        await memory.state_fact(ANN, "injury", "broke a leg")
+        for number in range(60):
+            await memory.state_fact(ANN, f"topic {number * 1111:06}", "word " * 40)
+        await memory.append_events(ANN, "t", [said(1, told)])
+        await memory.consolidate(ANN, "t")
+    assert is_shown == ("broke a leg" in model.read[0])
+    assert 20 < model.read[0].count("topic") < 60

@@ -371,10 +371,9 @@ async def test_the_fallback_reads_by_rules():
     assert isinstance(extractor.fallback, RuleExtractor)
 
 
-@every_case("max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens")
-def test_limits_of_no_use_are_refused(option):
-    with pytest.raises(InvalidInput, match=option):
-        ModelExtractor(ScriptedModel(), RuleExtractor(), **{option: 0})
+def test_limits_of_no_use_are_refused():
+    with pytest.raises(InvalidInput, match="max_input_tokens"):
+        ModelExtractor(ScriptedModel(), RuleExtractor(), max_input_tokens=0)
 
 
 @every_case(
