@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from google.adk.models.base_llm import BaseLlm
@@ -14,6 +15,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.models.registry import LLMRegistry
 from google.genai import types
 
+from shared_core.core import on_hosts_loop
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.models import (
     Finish,
@@ -22,7 +24,9 @@ from shared_core.models import (
     ModelRequest,
     coded_failure,
     model_failure,
+    refuses_schema,
     shortened_message,
+    strict_schema,
 )
 
 log = logging.getLogger("hippocampus")
@@ -40,6 +44,8 @@ REFUSALS = frozenset(
     )
 )
 """Finish and block reasons of an answer that the provider withheld."""
+MAX_TOKENS = 8_192
+"""Tokens of an answer where no limit is set: some models of ADK have a lower one of their own."""
 CUT_OFF = "MAX_TOKENS"
 """Finish reason of a truncated answer."""
 
@@ -47,14 +53,19 @@ CUT_OFF = "MAX_TOKENS"
 class AdkModel:
     """A BaseLlm as language model, called without streaming; it joins answers that still stream.
 
-    Requests use the model's own client, with its key, address and retries. After a model refuses
-    the temperature, requests omit it.
+    Requests use the model's own client, with its key, address and retries, on the loop of the host:
+    LiteLLM's callbacks live there. ADK hands a schema on as each provider takes it: to Gemini as
+    response_schema, to Claude as a tool, by LiteLLM as a strict response_format, which LiteLLM
+    translates for Ollama and others. After a model refuses the temperature or the schema, requests
+    omit it.
     """
 
     def __init__(self, llm: BaseLlm) -> None:
         self._llm = llm
-        self._temperature = True
+        self._temperature = self._schema = True
         self._checked = False
+        by_litellm = any(base.__qualname__ == "LiteLlm" for base in type(llm).__mro__)
+        self._is_strict = by_litellm and "gemini" not in llm.model
 
     @property
     def name(self) -> str:
@@ -80,25 +91,29 @@ class AdkModel:
         if not self._checked:
             await asyncio.to_thread(self.check)
         try:
-            return self._reply(await self._responses(request))
+            return self._reply(await on_hosts_loop(partial(self._responses, request)))
         except MemoryCoreError:
             raise
         except Exception as error:  # a provider's client raises anything
-            if not (self._temperature and "temperature" in str(error).lower()):
+            if self._temperature and "temperature" in str(error).lower():
+                self._temperature, refused = False, "temperature"
+            elif self._schema and request.schema is not None and refuses_schema(error):
+                self._schema, refused = False, "schema"
+            else:
                 raise model_failure(self.name, error) from error
-            self._temperature = False
-            log.info("language model %s refuses a temperature; requests omit it now", self.name)
+            log.info("language model %s refuses a %s; requests omit it now", self.name, refused)
         return await self.complete(request)
 
     async def _responses(self, request: ModelRequest) -> list[LlmResponse]:
         config = types.GenerateContentConfig(
             system_instruction=request.system,
-            max_output_tokens=request.max_output_tokens,
+            max_output_tokens=request.max_output_tokens or MAX_TOKENS,
             temperature=request.temperature if self._temperature else None,
         )
-        if request.schema is not None:
+        if request.schema is not None and self._schema:
             config.response_mime_type = "application/json"
-            config.response_schema = dict(request.schema)
+            schema = strict_schema(request.schema) if self._is_strict else dict(request.schema)
+            config.response_schema = schema
         content = types.Content(role="user", parts=[types.Part(text=request.prompt)])
         llm_request = LlmRequest(model=self._llm.model, contents=[content], config=config)
         return [response async for response in self._llm.generate_content_async(llm_request)]

@@ -34,13 +34,14 @@ from adk_memory.selection import (
     repeats,
     was_said,
 )
-from adk_memory.uri import ENGINE_OPTIONS, named_memory
+from adk_memory.uri import engine_arguments, named_memory
 from shared_core import (
     ExtractionStrategy,
     Hit,
     InvalidInput,
     Memory,
     MemoryEngine,
+    ModelLimits,
     Scope,
     StorageUnavailable,
     open_memory,
@@ -84,6 +85,7 @@ class OpenMemoryService(BaseMemoryService):
         embedder: as in shared_core.open_memory.
         llm: extracts facts and writes summaries instead of rules: a model of ADK, or a name that
             its LLMRegistry knows (shared_core.models).
+        llm_limits: as in shared_core.open_memory.
         privacy: what happens to secrets before they are stored; see shared_core.privacy.
         schema: as in shared_core.open_memory.
         memories: what a search returns. "turns": what was said, one entry a turn, as the services
@@ -113,6 +115,7 @@ class OpenMemoryService(BaseMemoryService):
         dsn: str | None = None,
         embedder: object = None,
         llm: object = None,
+        llm_limits: ModelLimits | None = None,
         privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         schema: str | None = None,
         memories: Returned = "all",
@@ -144,11 +147,13 @@ class OpenMemoryService(BaseMemoryService):
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"embedder": embedder, "privacy": privacy, "schema": schema}
-            of_engine["llm"] = hosted(llm, "adk")
-            of_engine |= {name: value for name, value in in_uri.items() if name in ENGINE_OPTIONS}
-            engine = open_memory(address, strategy=strategy, **of_engine)
-        elif (llm, privacy) != (None, None):
-            raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
+            of_engine |= {"llm": hosted(llm, "adk"), "llm_limits": llm_limits, "strategy": strategy}
+            of_engine |= engine_arguments(in_uri)
+            engine = open_memory(address, **of_engine)
+        elif (llm, llm_limits, privacy) != (None, None, None):
+            raise InvalidInput(
+                "give llm, llm_limits and privacy to open_memory(), which made the engine"
+            )
         self._engine = engine
         self._strategy = strategy
         self.failed_searches = 0
@@ -495,7 +500,7 @@ class OpenMemoryService(BaseMemoryService):
             turns,
             later=not wait,
             session_end=session_end and not wait,
-            strategy=self._strategy,
+            strategy=options.strategy or self._strategy,
             retry_later=wait,
         )
         invocation_cache.clear()

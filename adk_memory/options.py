@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic_core import to_json as to_json_bytes, to_jsonable_python
 
-from shared_core import InvalidInput
+from shared_core import ExtractionStrategy, InvalidInput
 from shared_core.core import JsonValue, MemoryKind, cleaned, shown
 
 OWN: Final = "hippocampus"
@@ -29,13 +29,15 @@ class IngestOptions:
     """How a memory is stored.
 
     ttl: its lifetime; None keeps it forever. wait: whether the call returns after embedding and
-    consolidation; None takes the service's setting. metadata: the caller's words, as JSON.
+    consolidation; None takes the service's setting. strategy: when queued turns are consolidated,
+    likewise. metadata: the caller's words, as JSON.
     """
 
     ttl: timedelta | None = None
     kind: MemoryKind | None = None
     importance: float = 5.0
     wait: bool | None = None
+    strategy: ExtractionStrategy | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
@@ -73,6 +75,7 @@ class IngestOptions:
             kind=given.get("kind"),
             importance=float(given.get("importance", 5.0)),
             wait=given.get("wait"),
+            strategy=given.get("strategy"),
             metadata={str(name): as_json(value) for name, value in words.items()},
         )
 
@@ -108,6 +111,10 @@ _FITS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "kind": (_is_kind, f"one of {', '.join(get_args(MemoryKind))}"),
     "importance": (_is_importance, "a number from 1 to 10"),
     "wait": (lambda value: isinstance(value, bool), "True or False"),
+    "strategy": (
+        lambda value: isinstance(value, ExtractionStrategy | None),
+        "an ExtractionStrategy or None",
+    ),
 }
 """Options beside ttl: what fits them, and its description."""
 

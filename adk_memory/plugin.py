@@ -32,10 +32,11 @@ from adk_memory.recall_block import (
     shown_ids,
     shown_texts,
 )
-from shared_core import Fact, InvalidInput, Memory, MemoryCoreError, Scope
+from shared_core import ExtractionStrategy, Fact, InvalidInput, Memory, MemoryEngine, Scope
 from shared_core.context import asks_nothing, check_place
-from shared_core.core import hint_at_inspector
+from shared_core.core import hint_at_inspector, log_failure
 from shared_core.nlp import TokenCounter, count_tokens
+from shared_core.ports import checked_strategy
 
 _log = logging.getLogger("hippocampus")
 
@@ -96,6 +97,8 @@ class MemoryPlugin(BasePlugin):
         max_tokens: token budget of the recalled block, including its frame. It holds the stored
             profile, facts, memories, and a summary of session turns that the request lacks.
         count: the tokenizer of the model. Default: o200k.
+        strategy: when stored turns are consolidated: after a number of turns or tokens, or a pause.
+            Default: the strategy of the service.
         place: "message" inserts a message before the user's and keeps the prompt before it
             cacheable; "system" extends the system instruction.
     """
@@ -109,6 +112,7 @@ class MemoryPlugin(BasePlugin):
         recall: bool = True,
         max_tokens: int = 1000,
         count: TokenCounter = count_tokens,
+        strategy: ExtractionStrategy | None = None,
         place: Literal["message", "system"] = "message",
     ) -> None:
         if max_tokens < 1:
@@ -116,19 +120,31 @@ class MemoryPlugin(BasePlugin):
         check_place(place)
         super().__init__(name)
         hint_at_inspector()
-        self.failures = 0
+        self._failures = 0
         self._given = service
         self._own: OpenMemoryService | None = None
         self._ingests = ingest
         self._recalls = recall
         self._max_tokens = max_tokens
         self._count = count
+        self._strategy = None if strategy is None else checked_strategy(strategy)
         self._place = place
         self._runs: dict[str, _RunnerRun] = {}
         self._used: set[OpenMemoryService] = set()
+        self._engines: set[MemoryEngine] = set()
         self._closing: asyncio.Task[None] | None = None
         self._failed_before = 0
         self._lock = threading.Lock()
+
+    @property
+    def failures(self) -> int:
+        """The number of failed searches, writes and calls of the memory's language model.
+
+        Calls that another process makes, such as `hippocampus worker`, count in its metrics.
+        """
+        with self._lock:
+            engines = tuple(self._engines)
+        return self._failures + sum(engine.runs.failed_model_calls for engine in engines)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Track the run, and open its search cache."""
@@ -277,7 +293,7 @@ class MemoryPlugin(BasePlugin):
             user_id=session.user_id,
             session_id=session.id,
             events=events_to_remember(session.events, context.invocation_id),
-            custom_metadata={OWN: {"wait": False}},
+            custom_metadata={OWN: {"wait": False, "strategy": self._strategy}},
         )
         await in_time(ingestion, REMEMBER_S)
 
@@ -289,6 +305,7 @@ class MemoryPlugin(BasePlugin):
             if service is None:
                 service = self._own = self._own or OpenMemoryService()
             self._used.add(service)
+            self._engines.add(service.engine)
             return service
 
     def _tracked(self, context: InvocationContext) -> _RunnerRun:
@@ -328,9 +345,6 @@ class MemoryPlugin(BasePlugin):
         """Log and count a failure, because ADK would end the user's turn with it."""
         try:
             yield
-        except MemoryCoreError as error:  # says what to do; its traceback adds nothing
-            self.failures += 1
-            _log.warning("plugin %s: %s failed: %s", self.name, doing, error)
-        except Exception:  # noqa: BLE001
-            self.failures += 1
-            _log.warning("plugin %s: %s failed", self.name, doing, exc_info=True)
+        except Exception as error:  # noqa: BLE001
+            self._failures += 1
+            log_failure(f"plugin {self.name}: {doing}", error)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from adk_memory.memory_service import OpenMemoryService
 from adk_memory.session_service import PgSessionService
-from adk_memory.uri import ENGINE_OPTIONS, SCHEME, SERVER_SCHEME, SESSION_OPTIONS, parse_uri
+from adk_memory.uri import (
+    ENGINE_OPTIONS,
+    SCHEME,
+    SERVER_SCHEME,
+    SESSION_OPTIONS,
+    engine_arguments,
+    parse_uri,
+)
 from shared_core import MemoryEngine, open_memory
 
 if TYPE_CHECKING:
@@ -73,9 +80,8 @@ async def close_shared() -> None:
 def _resolve(uri: str) -> tuple[MemoryEngine, dict[str, Any]]:
     """Return the shared memory of a URI, and the options of the service."""
     address, options = parse_uri(uri)
-    for_engine: dict[str, Any] = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
-    key = (address, *sorted(for_engine.items()))
+    key = (address, *sorted((k, v) for k, v in options.items() if k in ENGINE_OPTIONS))
     with _lock:
         if key not in _engines:
-            _engines[key] = open_memory(address, **for_engine)
+            _engines[key] = open_memory(address, **engine_arguments(options))
         return _engines[key], {k: v for k, v in options.items() if k not in ENGINE_OPTIONS}

@@ -22,7 +22,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic_core import PydanticSerializationError, to_json as to_json_bytes, to_jsonable_python
 
 from adk_memory.events import moment, rewound_ids, to_log_event
-from adk_memory.uri import ENGINE_OPTIONS, named_memory
+from adk_memory.uri import engine_arguments, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
 from shared_core.core import JsonValue, cleaned, shown, to_json
 from shared_core.ports import Seen, SessionRecord, StateChange
@@ -70,7 +70,7 @@ class PgSessionService(BaseSessionService):
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"schema": schema}
-            of_engine |= {name: value for name, value in in_uri.items() if name in ENGINE_OPTIONS}
+            of_engine |= engine_arguments(in_uri)
             engine = open_memory(address, **of_engine)
         self._engine = engine
         self._delete_memories = bool(in_uri.get("delete_memories", delete_memories))

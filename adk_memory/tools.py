@@ -7,7 +7,6 @@ docstrings to the model. Errors come back as text that the model can act on.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec
 from uuid import NAMESPACE_URL, uuid5
@@ -19,9 +18,8 @@ from google.genai import types
 from adk_memory.events import text_of_content
 from adk_memory.memory_service import OpenMemoryService
 from shared_core import InvalidInput, MemoryCoreError, Scope
+from shared_core.core import log_failure
 from shared_core.recall import told
-
-_log = logging.getLogger("hippocampus")
 
 SLICE_LIMIT = 20
 """Maximum number of memories that recall_when returns."""
@@ -44,8 +42,8 @@ def _with_error_text(
             return {"error": str(error)}
         except NotImplementedError:
             return {"error": f"The configured memory service cannot {tool.__name__}."}
-        except MemoryCoreError:
-            _log.warning("tool %s failed", tool.__name__, exc_info=True)
+        except MemoryCoreError as error:
+            log_failure(f"tool {tool.__name__}", error)
             return {"error": "The memory cannot be reached right now. Try again later."}
 
     return safe

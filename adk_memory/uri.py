@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import unquote, unquote_plus
 
-from shared_core import InvalidInput, MemoryEngine
-from shared_core.core import shown
+from shared_core import ExtractionStrategy, InvalidInput, MemoryEngine
+from shared_core.core import limits_of, named_limits, shown
 from shared_core.models import hosted
 
-Option: TypeAlias = str | int | float | bool
+Option: TypeAlias = str | int | float | bool | None
 
 SCHEME = "hippocampus"
 SERVER_SCHEME = "hippocampus+postgresql"
@@ -50,6 +50,18 @@ def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
             " hippocampus+postgresql://user:password@host/database for a server"
         )
     return f"embedded://{unquote(address)}", options
+
+
+def engine_arguments(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the arguments of open_memory() among the options of a URI. Raises InvalidInput."""
+    given: dict[str, Any] = {name: one for name, one in options.items() if name in ENGINE_OPTIONS}
+    triggers = {name: given.pop(name) for name in TRIGGERS if name in given}
+    if triggers:
+        given["strategy"] = ExtractionStrategy(**triggers)
+    if (limits := limits_of(given)) is not None:
+        given = {name: one for name, one in given.items() if name not in named_limits()}
+        given["llm_limits"] = limits
+    return given
 
 
 def named_memory(
@@ -123,6 +135,10 @@ def _count(written: str) -> int:
     return int(written)
 
 
+def _count_or_off(written: str) -> int | None:
+    return None if written.lower() == "off" else _count(written)
+
+
 def _llm(written: str) -> str:
     return str(hosted(_text(written), "adk"))
 
@@ -133,14 +149,17 @@ def _truth(written: str) -> bool:
 
 _A_NUMBER = (_number, "a number of at least 0")
 _A_COUNT = (_count, "a whole number")
+_A_COUNT_OR_OFF = (_count_or_off, "a whole number, or off")
 _A_TEXT = (_text, "a text")
 _A_TRUTH = (_truth, "true or false")
 
 OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
     {
         "deadline_s": _A_NUMBER,
+        "delay_s": _A_NUMBER,
         "delete_memories": _A_TRUTH,
         "embedder": _A_TEXT,
+        "event_count": _A_COUNT_OR_OFF,
         "fail_open": _A_TRUTH,
         "include_tool_results": _A_TRUTH,
         "llm": (_llm, "the name of a model"),
@@ -149,13 +168,18 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
         "min_relevance": _A_NUMBER,
         "pool_size": _A_COUNT,
         "schema": _A_TEXT,
+        "token_threshold": _A_COUNT_OR_OFF,
         "top_k": _A_COUNT,
         "wait": _A_TRUTH,
+        **{name: _A_NUMBER if kind is float else _A_COUNT for name, kind in named_limits().items()},
     }
 )
 """Every option of a URI: its parser, and the description of a valid value."""
 
-ENGINE_OPTIONS = frozenset({"embedder", "llm", "pool_size", "schema"})
+TRIGGERS = frozenset({"delay_s", "event_count", "token_threshold"})
+"""Options of an ExtractionStrategy."""
+
+ENGINE_OPTIONS = frozenset({"embedder", "llm", "pool_size", "schema", *TRIGGERS, *named_limits()})
 """Options of open_memory(); services with the same ones share one memory."""
 
 SESSION_OPTIONS = frozenset({"delete_memories"})

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
+from inspect import signature
 from typing import Any
 
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -13,6 +16,7 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 
+from shared_core.core import on_hosts_loop
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.models import (
     Finish,
@@ -20,14 +24,20 @@ from shared_core.models import (
     ModelReply,
     ModelRequest,
     model_failure,
+    refuses_schema,
     shortened_message,
+    strict_schema,
 )
 from shared_core.nlp import TokenCounter
 
+log = logging.getLogger("hippocampus")
+
 MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
 """Attributes that may hold the name of a LangChain model."""
-METHODS = ("json_schema", "json_mode")
-"""Methods of structured output, best first; a model without either gets a plain prompt."""
+METHODS = {"json_schema": "structured_output", "function_calling": "tool_calling", "json_mode": ""}
+"""Methods of structured output, best first, and where a model's profile says that it has one."""
+LIMITS = ("max_tokens", "max_output_tokens", "num_predict")
+"""Attributes that may limit the tokens of an answer."""
 REFUSALS = frozenset(("content_filter", "refusal", "safety", "prohibited_content", "blocklist"))
 PLACE = "hippocampus_place"
 """Metadata key for the index of a text: compressors reorder, drop and copy documents."""
@@ -39,8 +49,10 @@ CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
 class LangChainModel:
     """A BaseChatModel as language model, with structured output where it supports that.
 
-    Temperature and limits stay the model's own: LangChain has no common name for them. Calls use
-    the sync methods in a thread. LangChain shares async clients with the agent's event loop, and
+    The model's class and its profile say how: a JSON Schema, which is strict where the class has
+    that option (OpenAI), a tool (Claude), JSON mode, or words alone. After a provider refuses one,
+    requests take the next. The temperature stays the model's own. Calls use the sync methods in a
+    thread. LangChain shares async clients with the agent's event loop, and
     they fail on a second loop.
     """
 
@@ -49,6 +61,7 @@ class LangChainModel:
         named = (getattr(llm, attribute, None) for attribute in MODEL_ATTRIBUTES)
         name = next((one for one in named if isinstance(one, str) and one), None)
         self._name = name or type(llm).__name__
+        self._methods = _methods_of(llm)
 
     @property
     def name(self) -> str:
@@ -58,28 +71,35 @@ class LangChainModel:
         """Return the model's reply. Raises ModelUnavailable or ModelQuotaExceeded if it fails."""
         messages = [SystemMessage(request.system), HumanMessage(request.prompt)]
         try:
-            answer = await _invoked(self._bound(request.schema), messages)
+            return _reply(await _invoked(self._bound(request), messages))
         except MemoryCoreError:
             raise
         except Exception as error:  # a provider's client raises anything
             if (cut := _cut_off(error)) is not None:
                 return cut
-            raise model_failure(self.name, error) from error
-        return _reply(answer)
+            if request.schema is None or not self._methods or not refuses_schema(error):
+                raise model_failure(self.name, error) from error
+        log.info("language model %s refuses %s; requests omit it now", self.name, self._methods[0])
+        self._methods = self._methods[1:]
+        return await self.complete(request)
 
-    def _bound(self, schema: Mapping[str, Any] | None) -> Runnable[Any, Any]:
+    def _bound(self, request: ModelRequest) -> Runnable[Any, Any]:
         """Return the model with structured output and its raw reply, or the model itself."""
-        own = type(self._llm).with_structured_output is not BaseChatModel.with_structured_output
-        if schema is None or not own:
-            return self._llm
-        for method in METHODS:
+        llm = _limited(self._llm, request.max_output_tokens)
+        while request.schema is not None and self._methods:
+            method, schema, options = self._methods[0], dict(request.schema), dict[str, Any]()
+            if (
+                method == "json_schema"
+                and "strict" in signature(llm.with_structured_output).parameters
+            ):
+                schema, options = strict_schema(schema), {"strict": True}
             try:
-                return self._llm.with_structured_output(
-                    dict(schema), method=method, include_raw=True
+                return llm.with_structured_output(
+                    schema, method=method, include_raw=True, **options
                 )
-            except (NotImplementedError, TypeError, ValueError):
-                continue  # the model does not support this method
-        return self._llm
+            except (NotImplementedError, TypeError, ValueError):  # it does not know this method
+                self._methods = self._methods[1:]
+        return llm
 
 
 def language_model(llm: BaseChatModel) -> LanguageModel:
@@ -106,11 +126,29 @@ def named_model(name: str) -> LanguageModel:
         raise InvalidInput(f"init_chat_model makes no model of {name!r}: {shown}") from error
 
 
+def _methods_of(llm: BaseChatModel) -> Sequence[str]:
+    """Return the methods of structured output that a model offers, best first."""
+    if type(llm).with_structured_output is BaseChatModel.with_structured_output:
+        # The inherited one calls a tool, whatever the method.
+        own_tools = type(llm).bind_tools is not BaseChatModel.bind_tools
+        return ["function_calling"] if own_tools else []
+    profile: Mapping[str, Any] = getattr(llm, "profile", None) or {}
+    return [method for method, says in METHODS.items() if profile.get(says, True)]
+
+
+def _limited(llm: BaseChatModel, max_tokens: int | None) -> BaseChatModel:
+    """Return a model that answers with at most so many tokens; None leaves its own limit."""
+    name = next((one for one in LIMITS if one in type(llm).model_fields), None)
+    if max_tokens is None or name is None:
+        return llm
+    return llm.model_copy(update={name: max_tokens})
+
+
 async def _invoked(runnable: Runnable[Any, Any], messages: list[Any]) -> Any:
     try:
         return await asyncio.to_thread(runnable.invoke, messages)
     except NotImplementedError:  # the model has async methods only
-        return await runnable.ainvoke(messages)
+        return await on_hosts_loop(partial(runnable.ainvoke, messages))
 
 
 def _reply(answer: Any) -> ModelReply:

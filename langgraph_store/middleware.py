@@ -6,7 +6,6 @@ Needs `langchain` (pip install 'pg-hippocampus[langchain]').
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -34,10 +33,8 @@ from shared_core.context import (
     past_memory,
     shown_memory,
 )
-from shared_core.core import hint_at_inspector, search_failed
+from shared_core.core import hint_at_inspector, log_failure, search_failed
 from shared_core.nlp import TokenCounter, count_tokens
-
-_log = logging.getLogger("hippocampus")
 
 LIMIT = 10
 """Maximum number of recalled memories."""
@@ -136,8 +133,11 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     @property
     def failures(self) -> int:
-        """The number of failed searches and hand-overs."""
-        return self._failures + self._feed.failures
+        """The number of failed searches, hand-overs and calls of the memory's language model.
+
+        Calls that another process makes, such as `hippocampus worker`, count in its metrics.
+        """
+        return self._failures + self._feed.failures + self._engine.runs.failed_model_calls
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: _Handler) -> ModelResponse[Any]:
         """Show the model the memories about the user's message."""
@@ -262,9 +262,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Log and count a failure instead of failing the user's turn."""
         try:
             yield
-        except Exception:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001
             self._failures += 1
-            _log.warning("middleware: %s failed", doing, exc_info=True)
+            log_failure(f"middleware: {doing}", error)
 
 
 def _is_over(asked_at: float) -> bool:

@@ -31,7 +31,15 @@ from langgraph_store.labels import check_labels, with_label_hint
 from langgraph_store.operations import Reading, core_op, result_of
 from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
-from shared_core import BatchError as BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
+from shared_core import (
+    BatchError as BatchError,
+    ExtractionStrategy,
+    InvalidInput,
+    MemoryEngine,
+    ModelLimits,
+    open_memory,
+    run_sync,
+)
 from shared_core.core import instructions_scope, listed, shown
 from shared_core.errors import MemoryCoreError
 from shared_core.ingest import one_error
@@ -72,6 +80,7 @@ class PgHippocampusStore(BaseStore):
         pipeline: for compatibility; every call is one pipeline already.
         llm: extracts facts and writes summaries instead of rules: a chat model of LangChain, or its
             name "provider:model" (shared_core.models).
+        llm_limits: as in shared_core.open_memory, like strategy.
         privacy: what happens to secrets in turns before they are stored (shared_core.privacy).
             Values of put() are stored unchanged.
         search: "vector" (by meaning), "text" (by words) or "hybrid" (both). Default: hybrid in the
@@ -95,6 +104,8 @@ class PgHippocampusStore(BaseStore):
         schema: str | None = None,
         pool_size: int | None = None,
         llm: object = None,
+        llm_limits: ModelLimits | None = None,
+        strategy: ExtractionStrategy | None = None,
         privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         search: Search | None = None,
         score_parts: bool = False,
@@ -121,9 +132,11 @@ class PgHippocampusStore(BaseStore):
         self._closed = False
         self._opened_on: asyncio.AbstractEventLoop | None = None
         self._owns_engine = engine is None
-        if engine is not None and (llm, privacy, settings.embedder) != (None, None, None):
+        of_engine = (llm, llm_limits, strategy, privacy, settings.embedder)
+        if engine is not None and any(one is not None for one in of_engine):
             raise InvalidInput(
-                "give llm, privacy and index['embed'] to open_memory(), which made the engine"
+                "give llm, llm_limits, strategy, privacy and index['embed'] to open_memory(), which"
+                " made the engine"
             )
         pool = checked_pool(pool_config)
         address = uri_of(uri)
@@ -132,6 +145,8 @@ class PgHippocampusStore(BaseStore):
             address,
             item_embedder=settings.embedder,
             llm=hosted(llm, "langchain"),
+            llm_limits=llm_limits,
+            strategy=strategy,
             privacy=privacy,
             schema=schema,
             pool_size=pool_size or pool.get("max_size") or size_of(uri),

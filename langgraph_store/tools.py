@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph_store.reflection import HasEngine
 from langgraph_store.run_identity import IdSource, RunIdentity
 from shared_core import InvalidInput, MemoryCoreError, MemoryEngine, NewMemory, Scope, run_sync
+from shared_core.core import log_failure
 from shared_core.recall import fitting, told
 
 _log = logging.getLogger("hippocampus")
@@ -91,8 +92,8 @@ class _Verbs:
             return await verb(scope, argument)
         except InvalidInput as error:
             return {"error": str(error)}
-        except MemoryCoreError:
-            _log.warning("a memory tool failed", exc_info=True)
+        except MemoryCoreError as error:
+            log_failure("a memory tool", error)
             return {"error": "The memory cannot be reached right now. Try again later."}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,9 +16,8 @@ from langgraph.runtime import Runtime
 from langgraph_store.messages import turns_of
 from langgraph_store.run_identity import RunIdentity
 from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core.core import log_failure
 from shared_core.ports import ExtractionStrategy, check_delay
-
-log = logging.getLogger("hippocampus")
 
 REMEMBERED_THREADS = 1_000
 """Number of threads for which the feed remembers appended turns, to send none twice."""
@@ -73,9 +71,9 @@ class TurnFeed:
             await self.append(scope, thread_id, messages)
         except InvalidInput:
             raise
-        except Exception:
+        except Exception as error:  # noqa: BLE001
             self.failures += 1
-            log.warning("turns of thread %r were not handed over", thread_id, exc_info=True)
+            log_failure(f"handing over turns of thread {thread_id!r}", error)
 
     async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> bool:
         """Append the new turns among messages; return whether there were any. Re-raises errors."""

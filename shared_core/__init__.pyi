@@ -10,6 +10,7 @@ from .core.domain import (
     Scope as Scope,
 )
 from .core.event_loops import run_sync as run_sync
+from .core.model_limits import ModelLimits as ModelLimits
 from .core.namespaces import memories_namespace as memories_namespace
 from .core.retention_policy import RetentionPolicy as RetentionPolicy
 from .engine import MemoryEngine as MemoryEngine
@@ -22,6 +23,7 @@ from .errors import (
     ExtraMissing as ExtraMissing,
     InvalidInput as InvalidInput,
     MemoryCoreError as MemoryCoreError,
+    ModelKeyRefused as ModelKeyRefused,
     ModelOutputInvalid as ModelOutputInvalid,
     ModelQuotaExceeded as ModelQuotaExceeded,
     ModelUnavailable as ModelUnavailable,

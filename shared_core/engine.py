@@ -170,11 +170,12 @@ class MemoryEngine:
         self.count_memories = MemoryCounts(handle)
         options = ConversationOptions(conversation)
         pipeline = ProfilePipeline(extractor, handle.sanitizer, clock)
+        self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
         self.runs = Runs(
             handle, extractor, relations, reflect_every=strategy.reflection_interval,
             reader_for=partial(strategy_extractor, handle, options),
             follow=partial(follow_thread, handle, pipeline) if profiles else None,
-            forget_requests=forget_requests,
+            forget=self.forget_requests.by_model if forget_requests else None,
         )  # fmt: skip
         watch = JobWatch(storage, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
@@ -200,7 +201,6 @@ class MemoryEngine:
         schedule = ForgettingSchedule(handle, cleanup_hours, in_background=worker)
         self.retention = Retention(handle, schedule)
         self.memory = MemoryDetails(handle, self.retention, self.facts, self.accesses)
-        self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
         self.erasures = Erasures(handle, self.jobs)
         self.transfer = Transfer(handle, self.accesses)
         self.imports = RecordImports(handle, self.turns, self.runs, self.facts)

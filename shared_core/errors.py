@@ -12,6 +12,7 @@ MemoryCoreError
 │   └── PermissionDenied    the database user lacks a right: run the GRANT of the message
 ├── ModelUnavailable        retryable: an embedder or a language model failed
 │   ├── ModelQuotaExceeded  too many requests, or a used-up quota: wait, then retry
+│   ├── ModelKeyRefused     the provider refuses the key: mend it, then retry
 │   └── ModelOutputInvalid  the model answered, and the answer cannot be used
 ├── ServerUnavailable       retryable: the HTTP server cannot be reached, or did not answer
 ├── AccessDenied            the HTTP server refuses the token, or its lack
@@ -84,6 +85,10 @@ class ModelQuotaExceeded(ModelUnavailable):
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class ModelKeyRefused(ModelUnavailable):
+    """The provider of a model refuses its key (status 401 or 403), or there is none: mend it."""
 
 
 class ModelOutputInvalid(ModelUnavailable):

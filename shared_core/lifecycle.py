@@ -12,7 +12,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from shared_core.core.domain import Namespace
-from shared_core.core.event_loops import in_background, on_own_loop, run_at_exit
+from shared_core.core.event_loops import in_background, note_hosts_loop, on_own_loop, run_at_exit
 from shared_core.core.namespaces import MEMORIES
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError, StorageUnavailable
@@ -135,6 +135,7 @@ class Handle:
 
         Call it after all argument checks: bad input needs no database.
         """
+        note_hosts_loop()
         return await self.lifecycle.open()
 
     def embedding_of(self, namespace: Namespace) -> Embedding:

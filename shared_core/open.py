@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shared_core.conversation.settings import ConversationSettings
+from shared_core.core.model_limits import ModelLimits
 from shared_core.core.retention_policy import Strength
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import ServerClock
@@ -30,6 +31,7 @@ def open_memory(
     item_embedder: object = None,
     llm: object = None,
     extractor: Extractor | None = None,
+    llm_limits: ModelLimits | None = None,
     schema: str | None = None,
     pool_size: int | None = None,
     privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
@@ -59,6 +61,8 @@ def open_memory(
         llm: a model of Google ADK or LangChain, or a function, that extracts facts and writes
             summaries (shared_core.models). Default: rules.
         extractor: your own extractor, instead of llm.
+        llm_limits: time limit, concurrency, retries and tokens of the calls of llm. Default:
+            HIPPOCAMPUS_LLM_TIMEOUT_S, _LLM_CONCURRENCY, _LLM_RETRIES and _LLM_MAX_TOKENS.
         schema: the database schema that holds every table. Default: HIPPOCAMPUS_SCHEMA.
         pool_size: maximum number of connections. Default: 16.
         privacy: what happens to secrets and personal numbers before anything is stored: "default"
@@ -106,7 +110,7 @@ def open_memory(
     return MemoryEngine(
         storage,
         embedding,
-        resolve_extractor(llm, extractor),
+        resolve_extractor(llm, extractor, llm_limits or settings.llm_limits),
         clock,
         item_embedding=item_embedding,
         privacy=privacy_policy(privacy or settings.privacy),

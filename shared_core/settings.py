@@ -10,6 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
+from shared_core.core.model_limits import ModelLimits, limits_in
 from shared_core.core.uri_validation import EMBEDDED, check_uri
 from shared_core.errors import InvalidInput
 
@@ -50,6 +51,7 @@ class Settings:
         forget_requests: whether "Forget what I said about X" in a turn of the user is carried out.
         prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
         resident_mb: megabytes that indexes of users for recall may take in a process; 0 for none.
+        llm_limits: limits of the calls of the language model.
     """
 
     uri: str = EMBEDDED
@@ -67,6 +69,7 @@ class Settings:
     forget_requests: bool = True
     prepare: bool = True
     resident_mb: int = RESIDENT_MB
+    llm_limits: ModelLimits | None = None
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -98,8 +101,8 @@ def load_settings(
 
     Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
     _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _GRAPH, _PROFILES and
-    _PREPARE ("on" or "off"). In the query of a postgresql:// uri, prepare=off or prepare=on comes
-    before the variable.
+    _PREPARE ("on" or "off"), and those of limits_in(). In the query of a
+    postgresql:// uri, prepare=off or prepare=on comes before the variable.
     Raises InvalidInput for a value of no known form.
     """
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
@@ -121,6 +124,7 @@ def load_settings(
         forget_requests=_on_or_off("HIPPOCAMPUS_FORGET_REQUESTS"),
         prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
         resident_mb=_resident_mb(os.environ.get("HIPPOCAMPUS_RESIDENT_MB", "")),
+        llm_limits=limits_in(os.environ),
     )
 
 

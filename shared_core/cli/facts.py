@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ from shared_core.cli.app import both
 from shared_core.cli.layout import Grid
 from shared_core.cli.unknown_user import read_of
 from shared_core.cli.usage import did_you_mean
-from shared_core.core.domain import JsonValue, Scope
+from shared_core.core.domain import UNKNOWN_START, JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.core.locale import t
 from shared_core.errors import NotFound
@@ -36,6 +36,8 @@ Key = Annotated[
         ),
     ),
 ]
+REFUSED_RUNS = 50
+"""Number of the last runs that --refused looks at."""
 PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
@@ -68,6 +70,16 @@ def facts(
             ),
         ),
     ] = False,
+    refused: Annotated[
+        bool,
+        typer.Option(
+            "--refused",
+            help=both(
+                "Show instead what the last runs dropped of a model's answers, and why.",
+                "改为显示最近的运行从模型的回答中舍弃了什么，以及原因。",
+            ),
+        ),
+    ] = False,
     as_of: cli.AsOfDate = None,
     known: cli.KnownDate = None,
     as_json: cli.AsJson = False,
@@ -75,6 +87,9 @@ def facts(
     """List the facts about a user by slot, each with its start date."""
     then = cli.as_of_options(as_of, known)
     scope = Scope(app_name, user)
+    if refused:
+        _show_refused(cli.open_memory(uri, schema=schema, worker=False), scope, as_json)
+        return
 
     async def read(memory: MemoryEngine) -> tuple[Sequence[Fact], str]:
         found = await memory.facts(scope, slot, history=history, as_of=then, why=why)
@@ -101,6 +116,38 @@ def facts(
                 f"应用 {app_name} 的用户 {user} 没有事实{in_slot}。",
             )
             + (hint or unknown_slot or from_conversations)
+        )
+
+
+def _show_refused(memory: MemoryEngine, scope: Scope, as_json: bool) -> None:
+    """Show the elements of models' answers that the last runs dropped, by run and reason."""
+    runs = cli.with_memory(memory, lambda memory: memory.runs(scope, limit=REFUSED_RUNS))
+    rows = [
+        (str(run.run_id), run.finished_at, run.thread_id or "", reason, count)
+        for run in runs
+        if isinstance(found := run.counts.get("refused"), Mapping)
+        for reason, count in found.items()
+    ]
+    names = ("run_id", "finished_at", "thread_id", "reason", "count")
+    if as_json:
+        texts = [(run, cli.iso(at), *rest) for run, at, *rest in rows]
+        cli.print_json([dict(zip(names, row, strict=True)) for row in texts], indent=2)
+    elif rows:
+        shown = [
+            (short_id(run), cli.day(at), thread, reason, str(count))
+            for run, at, thread, reason, count in rows
+        ]
+        heads = (
+            t("run", "运行"), t("when", "时间"), t("thread", "会话线程"), t("reason", "原因"),
+            t("elements", "条数"),
+        )  # fmt: skip
+        cli.print_all([Grid(names=heads, rows=shown)])
+    else:
+        cli.say(
+            t(
+                f"The last {REFUSED_RUNS} runs dropped nothing of a model's answers.",
+                f"最近 {REFUSED_RUNS} 次运行没有舍弃模型回答中的任何内容。",
+            )
         )
 
 
@@ -256,6 +303,8 @@ def _show(fact: Fact, as_json: bool) -> None:
 
 def _line(fact: Fact) -> Text:
     begin = f"{fact.valid_from:%Y-%m-%d %H:%M} UTC"
+    if fact.valid_from == UNKNOWN_START:
+        begin = t("an unknown day", "未知的日子")
     statement = uncertain(fact.statement) if fact.is_doubtful else fact.statement
     if fact.valid_until:
         end = f"{fact.valid_until:%Y-%m-%d %H:%M} UTC"
@@ -312,7 +361,7 @@ def facts_table(found: Sequence[Fact]) -> Grid:
             short_id(fact.key),
             fact.slot,
             uncertain(fact.value) if fact.is_doubtful else fact.value,
-            cli.day(fact.valid_from),
+            "" if fact.valid_from == UNKNOWN_START else cli.day(fact.valid_from),
             cli.day(fact.valid_until),
         )
         for fact in found

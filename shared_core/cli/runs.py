@@ -56,6 +56,17 @@ def runs(
             ),
         ),
     ] = None,
+    read_all: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help=both(
+                "Have the model read the turns that runs skipped because they tell nothing.",
+                "让模型阅读各次运行因内容无关紧要而跳过的对话。",
+            ),
+        ),
+    ] = False,
+    llm: cli.Llm = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """List the consolidation and reflection runs of a user; undo one.
@@ -70,6 +81,9 @@ def runs(
             )
         )
     scope = Scope(app_name, user)
+    if read_all:
+        _read_all(scope, uri, schema, llm, as_json)
+        return
     memory = cli.open_memory(uri, schema=schema, worker=False)
     if undo is not None:
         name = undo
@@ -106,6 +120,22 @@ async def _undo(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
             )
         ) from error
     return run_id
+
+
+def _read_all(
+    scope: Scope, uri: str | None, schema: str | None, llm: str | None, as_json: bool
+) -> None:
+    """Have the model read what runs skipped, and say what it made of it."""
+    memory = cli.open_memory(uri, schema=schema, llm=cli.ready_model(llm), worker=False)
+    report, left = cli.with_memory(memory, lambda memory: memory.runs.read_skipped(scope))
+    done = {"turns": report.events, "facts": report.facts_opened, "left": len(left)}
+    text = t(
+        f"{report.events} turns were read, {report.facts_opened} facts found;"
+        f" {len(left)} runs are left because later ones build on them.",
+        f"读取了 {report.events} 条对话，得到 {report.facts_opened} 个事实；"
+        f"{len(left)} 次运行因后来的运行建立在其上而保留。",
+    )
+    cli.report(text, done, as_json)
 
 
 def _run_json(run: RunRecord) -> dict[str, JsonValue]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Literal, NewType, TypeAlias
 from uuid import UUID
 
@@ -197,7 +197,8 @@ class FactDraft:
     other_event_ids: further turns of its provenance; forgetting any of them forgets the fact.
     subject: the person it is about; only a fact about the same subject supersedes another.
     valid_from: when it began to hold, if the turn says so; else the time of the turn.
-    valid_until: when a plan lapses, if the turn says its date; else None.
+    valid_until: when a plan lapses, or when a past fact ended (before the turn), if the turn says
+    it; else None. A past fact ends no other.
     importance: 1 (trivial) to 10 (identity of the user). emotion, privacy: None if unknown.
     people: the facts (KnownPerson.memory_id) that identified the people in it; forgetting any of
     them forgets this fact.
@@ -303,7 +304,7 @@ class HeldFact:
 
     slot, subject, fact_type, functional: as in FactDraft; the subject is in lower case unless it is
     the user. event_ids: its turns in thread_id. stated_at: when it was recorded. is_doubted: a turn
-    may have ended it. ended_at: None while it holds.
+    may have ended it. ended_at: None while it holds. nearness: cosine to the turns, 0 if unknown.
     """
 
     memory_id: MemoryId
@@ -318,25 +319,46 @@ class HeldFact:
     event_ids: tuple[str, ...] = ()
     is_doubted: bool = False
     ended_at: datetime | None = None
+    nearness: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """Usage of a language model: calls, tokens read, tokens written."""
+    """Usage of a language model: calls, tokens read, tokens written, and calls that failed."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    failed: int = 0
 
     def __add__(self, other: ModelUsage) -> ModelUsage:
         return ModelUsage(
             calls=self.calls + other.calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
+            failed=self.failed + other.failed,
         )
 
 
 NO_USAGE = ModelUsage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetDraft:
+    """A request of the user to forget something, found by an extractor.
+
+    event_id: the turn that asks. topics: in the user's words. event_ids: turns to forget with what
+    was drawn from them. memory_ids: facts to forget.
+    """
+
+    event_id: str
+    topics: tuple[str, ...] = ()
+    event_ids: tuple[str, ...] = ()
+    memory_ids: tuple[MemoryId, ...] = ()
+
+
+UNKNOWN_START: Final = datetime(1900, 1, 1, tzinfo=UTC)
+"""The start of a past fact whose beginning nobody told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +367,10 @@ class Extraction:
 
     emotions, importance: by event id, where known. needs_model: ids of turns that hold more than
     the extractor understands. unread: ids of turns it did not reach; the run ends before the first
-    of them, and the next run reads them.
+    of them, and the next run reads them. skipped: ids of the user's turns for which no model was
+    asked, because they tell nothing. forget: what the user asks to forget. refused: number of
+    elements of an answer that were dropped, by reason. summary: of the thread, if the extractor
+    was asked for it (Summarising).
     """
 
     facts: Sequence[FactDraft] = ()
@@ -356,6 +381,10 @@ class Extraction:
     importance: Mapping[str, float] = field(default_factory=dict)
     needs_model: Sequence[str] = ()
     unread: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    forget: Sequence[ForgetDraft] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    summary: str = ""
     usage: ModelUsage = NO_USAGE
 
 

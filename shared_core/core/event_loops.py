@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -88,6 +89,10 @@ class LoopThread:
             return await coroutine
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
+    def owns(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether a loop is that of the thread."""
+        return loop is self._loop
+
     def start(self, function: Callable[[], None]) -> None:
         """Call a function on the loop, soon, from any thread, in a context of its own."""
         # Not in the caller's: work that serves many would belong to the first request for ever.
@@ -144,15 +149,76 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     thread runs it, and that loop is blocked meanwhile, as by every sync call.
     """
     try:
-        asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
     except RuntimeError:
         return _own_runner().run(coroutine)
-    return _bridge.run(coroutine)
+    _blocked[loop] += 1
+    try:
+        return _bridge.run(coroutine)
+    finally:
+        _blocked[loop] -= 1
+        if not _blocked[loop]:
+            del _blocked[loop]
 
 
 async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the bridge's loop, for clients that are bound to one loop."""
     return await _bridge.arun(coroutine)
+
+
+_host: weakref.ref[asyncio.AbstractEventLoop] | None = None
+"""The loop on which the host application called a memory last."""
+_blocked: Counter[asyncio.AbstractEventLoop] = Counter()
+"""Loops that wait for a run_sync(), by the number of its calls."""
+_LOOK_S = 0.1
+"""Seconds between two looks whether a loop still runs."""
+_BEGIN_S = 1.0
+"""Seconds after which a loop that has not begun work counts as blocked."""
+
+
+def note_hosts_loop() -> None:
+    """Note the running loop as that of the host, unless it is one of this module."""
+    global _host
+    loop = asyncio.get_running_loop()
+    if not (_bridge.owns(loop) or on_callers_own_loop()):
+        _host = weakref.ref(loop)
+
+
+async def on_hosts_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return the result of work on the loop on which the host called a memory last.
+
+    The host's clients belong to that loop. If there is none, or it ends, or is blocked, the work is
+    done on the running loop, from its beginning.
+    """
+    loop = _host() if _host else None
+    if loop is None or loop is asyncio.get_running_loop() or not _runs(loop):
+        return await work()
+    begun = False
+
+    async def beginning() -> T:
+        nonlocal begun
+        begun = True
+        return await work()
+
+    coroutine = beginning()
+    try:
+        there = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+    except RuntimeError:  # it was closed a moment ago
+        coroutine.close()
+        return await work()
+    began = time.monotonic()
+    try:
+        while not there.done() and _runs(loop):
+            if not begun and time.monotonic() - began > _BEGIN_S:
+                break
+            await asyncio.wait([there], timeout=_LOOK_S)
+    finally:
+        there.cancel()  # does nothing if it is done
+    return await work() if there.cancelled() else there.result()
+
+
+def _runs(loop: asyncio.AbstractEventLoop) -> bool:
+    return loop.is_running() and loop not in _blocked
 
 
 def start_on_own_loop(function: Callable[[], None]) -> None:

@@ -29,6 +29,7 @@ SCOPE = "hippocampus"
 OPERATION = "hippocampus.operation"
 STAGE = "hippocampus.recall.stage"
 ERROR = "error.type"
+REASON = "hippocampus.refusal.reason"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
@@ -146,6 +147,10 @@ FAILED_SEARCHES: Final = Metric(
     "Searches of a framework that failed or took too long, so that the agent went on without"
     " memories.",
 )  # fmt: skip
+FAILED_MODEL_CALLS: Final = Metric(
+    "counter", "hippocampus.model.failures", "{call}",
+    "Calls of a language model that failed, or whose answer could not be used.",
+)  # fmt: skip
 EMBEDDED_TEXTS: Final = Metric(
     "counter", "hippocampus.embed.texts", "{text}", "Texts that were embedded."
 )
@@ -159,6 +164,14 @@ REMEMBERED: Final = Metric(
 CONSOLIDATED: Final = Metric(
     "counter", "hippocampus.turns.consolidated", "{turn}", "Turns read by consolidations."
 )
+REFUSED: Final = Metric(
+    "counter", "hippocampus.answers.refused", "{element}",
+    "Elements of language models' answers that were dropped, by reason.",
+)  # fmt: skip
+SKIPPED: Final = Metric(
+    "counter", "hippocampus.turns.skipped", "{turn}",
+    "Turns of users that no language model was asked about, because they tell nothing.",
+)  # fmt: skip
 FORGOTTEN: Final = Metric(
     "counter", "hippocampus.memories.forgotten", "{memory}",
     "Memories forgotten on request, by expiry or because they faded.",
@@ -193,9 +206,9 @@ POOL_TIMEOUTS: Final = Metric(
 )  # fmt: skip
 
 METRICS: Final = (
-    DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, EMBEDDED_TEXTS,
-    APPENDED, REMEMBERED, CONSOLIDATED, FORGOTTEN, ERASED, JOB_DURATION, QUEUE_DEPTH, QUEUE_AGE,
-    CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
+    DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, FAILED_MODEL_CALLS,
+    EMBEDDED_TEXTS, APPENDED, REMEMBERED, CONSOLIDATED, REFUSED, SKIPPED, FORGOTTEN, ERASED,
+    JOB_DURATION, QUEUE_DEPTH, QUEUE_AGE, CACHE_LOOKUPS, POOL_WAIT, POOL_TIMEOUTS,
 )  # fmt: skip
 
 
@@ -350,6 +363,12 @@ def forgotten(operation_name: str, count: int) -> None:
 def search_failed(framework: str, error: BaseException) -> None:
     """Count a search that failed while the agent went on without memories."""
     FAILED_SEARCHES.add(1, {"hippocampus.framework": framework, ERROR: type(error).__qualname__})
+
+
+def model_call_failed(model: str, error: BaseException) -> None:
+    """Count a call of a language model that failed, or whose answer could not be used."""
+    about: Attributes = {"gen_ai.request.model": model, ERROR: type(error).__qualname__}
+    FAILED_MODEL_CALLS.add(1, about)
 
 
 def job_ended(job_type: str, outcome: str, took_s: float) -> None:

@@ -13,6 +13,7 @@ from shared_core.core.domain import (
     Emotion,
     Extraction,
     FactDraft,
+    ForgetDraft,
     InsightDraft,
     MemoryId,
     TripleDraft,
@@ -75,6 +76,7 @@ def validated(
             statements=statements,
             insights=insights,
             triples=triples,
+            forget=[one for one in extraction.forget if check.accepts_request(one)],
             emotions=_of_turns(extraction.emotions, event_ids),
             importance={
                 event_id: _clamped(value, 1, 10, 5)
@@ -114,6 +116,9 @@ class _Check:
             and self.knows_people(draft.people)
             and all(part.strip() for part in (draft.subject, draft.relation, draft.object))
         )
+
+    def accepts_request(self, draft: ForgetDraft) -> bool:
+        return draft.event_id in self.event_ids and self.known_ids.issuperset(draft.event_ids)
 
     def fact(self, draft: FactDraft) -> FactDraft:
         return replace(

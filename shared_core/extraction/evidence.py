@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from shared_core.core.domain import Event
 from shared_core.extraction.transcript import Transcript
+from shared_core.nlp.clauses import QUOTATION, own_words
+from shared_core.nlp.dates_en import NUMBERS
+from shared_core.nlp.dates_zh import number
 from shared_core.nlp.text import normalised, search_terms
 
 USER_WORDS: Final = frozenset(("", "user", "the user", "i", "me", "myself", "用户", "我", "本人"))
+NUMERAL: Final = re.compile(
+    r"\d{1,9}|[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九]|[a-z]{3,9}"
+)
+SPELLED: Final = {word: value for value, word in enumerate(NUMBERS, 1)}
 OLDEST_YEAR: Final = 1900
 DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ].*)?")
 SECRET: Final = re.compile(
@@ -35,7 +42,8 @@ class Evidence:
         self.order = {event.event_id: number for number, event in shown.turns.items()}
         self.terms = frozenset(search_terms(text))
         self.left_out: Counter[str] = Counter()
-        self._text = normalised(text)
+        self.text = normalised(text)
+        self._numbers = numbers_in("\n".join(event.text for event in shown.turns.values()))
 
     def source(self, numbers: Iterable[int]) -> tuple[Event, tuple[str, ...]] | None:
         """Return the last user turn among these numbers and the ids of the others, or None."""
@@ -46,19 +54,38 @@ class Evidence:
         return primary, tuple(event.event_id for event in named if event is not primary)
 
     def says(self, value: str) -> bool:
-        """Tell whether a value shares a word with the shown turns."""
-        terms = search_terms(value)
-        if terms:
-            return not self.terms.isdisjoint(terms)
-        return self.names(value)
+        """Tell whether a value shares a word or a number with the shown turns.
+
+        "5" is said by "five", and 12 by "the 12th".
+        """
+        if not self.terms.isdisjoint(search_terms(value)) or self.names(value):
+            return True
+        return not self._numbers.isdisjoint(numbers_in(value))
 
     def names(self, name: str) -> bool:
         """Tell whether the shown turns contain a name."""
-        return normalised(name) in self._text
+        return bool(normalised(name)) and normalised(name) in self.text
 
-    def leave_out(self, reason: str) -> None:
-        """Count a dropped element."""
-        self.left_out[reason] += 1
+    def leave_out(self, reason: str, count: int = 1) -> None:
+        """Count dropped elements."""
+        if count:
+            self.left_out[reason] += count
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """Return the numbers in a text, in digits, or spelled out up to twenty."""
+    found: set[int] = set()
+    for word in NUMERAL.findall(normalised(text)):
+        if not word.isascii() or word.isdigit():
+            found.add(int(word) if word.isascii() else number(word))
+        elif word in SPELLED:
+            found.add(SPELLED[word])
+    return frozenset(found)
+
+
+def said_by_user(text: str) -> str:
+    """Return a turn's own words: without quotations, code and quoted lines."""
+    return own_words(QUOTATION.sub(" … ", text))
 
 
 def date_of(since: str, said_at: datetime) -> datetime | None:
@@ -71,3 +98,15 @@ def date_of(since: str, said_at: datetime) -> datetime | None:
         return datetime(year, month, day, tzinfo=said_at.tzinfo or UTC)
     except ValueError:
         return None
+
+
+def end_of(date: str, said_at: datetime) -> datetime | None:
+    """Return the moment after a date such as 2026-10 in the turn's time zone, or None."""
+    start, match = date_of(date, said_at), DATE.fullmatch(date.strip())
+    if start is None or match is None:
+        return None
+    if match[3]:
+        return start + timedelta(days=1)
+    if match[2] and start.month < 12:
+        return start.replace(month=start.month + 1)
+    return start.replace(year=start.year + 1, month=1)

@@ -10,22 +10,44 @@ A model is not trusted with the ends of facts:
 - Only a known slot or one of the same answer can be ended without an id. An end without a value is
   allowed once per turn, for a slot with one value.
 - Slots of the ontology hold one value or many whatever the model says; it decides for its own.
+- What the user denied is not added again, unless the answer ends the denial.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
-from shared_core.core.domain import USER, Emotion, Event, FactDraft, HeldFact, KnownPerson, MemoryId
-from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence, date_of
+from shared_core.core.domain import (
+    UNKNOWN_START,
+    USER,
+    Emotion,
+    Event,
+    FactDraft,
+    HeldFact,
+    KnownPerson,
+    MemoryId,
+)
+from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence, date_of, end_of
 from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing
-from shared_core.extraction.llm_schema import FactOperation
+from shared_core.extraction.llm_schema import CONFIDENCE, FactOperation
+from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.kinship import entities_of
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.slots import Slot, about_slot, is_kin, slot_about, slot_of
+from shared_core.nlp.slots import (
+    Slot,
+    about_slot,
+    denial_slot,
+    is_kin,
+    is_name_slot,
+    slot_about,
+    slot_of,
+    slots_named,
+)
 from shared_core.nlp.text import language, normalised, search_terms
 
 MAX_BARE_RETRACTIONS: Final = 1
@@ -34,13 +56,19 @@ MAX_ENDS: Final = 8
 """Maximum number of known facts that one turn ends or doubts."""
 MAX_UNNAMED_ENDS: Final = 3
 """Maximum number of them that the turn does not name by a word."""
-
+OWN: Final = re.compile(
+    r"^(?:(?:the )?user's|users'|my|our|用户的?|[我咱]们?的?)\s*(?=\S)", re.IGNORECASE
+)
+"""What stands before the word for a relative of the user."""
+MAX_SCOPE_CHARACTERS: Final = 24
+"""Maximum length of the scope in the name of a slot."""
+PLAN: Final = "plan"
 
 _Given = TypeVar("_Given")
 _Admitted = TypeVar("_Admitted")
 
 
-class _Inadmissible(Exception):
+class Inadmissible(Exception):
     """An operation is not believed; the message says why, without a word of it."""
 
 
@@ -68,7 +96,7 @@ class FactDrafting:
     """Turns the operations on facts of one answer into drafts.
 
     listing: the facts that the model was shown. people: those whom the user named before.
-    pattern: name of the drafts' origin.
+    pattern: name of the drafts' origin. ended: facts that have ended.
     """
 
     def __init__(
@@ -77,10 +105,13 @@ class FactDrafting:
         pattern: str,
         listing: HeldListing = NOTHING_HELD,
         people: Sequence[KnownPerson] = (),
+        ended: Sequence[HeldFact] = (),
     ) -> None:
         self._evidence = evidence
         self._pattern = pattern
         self._held = listing.facts
+        self._ended = [one for one in ended if one.ended_at is not None]
+        self._relatives: list[tuple[str, str]] = []
         self._named = {name.casefold(): one for name, one in entities_of(people).items()}
         self._told_at = {one.memory_id: one.told_at for one in people}
 
@@ -88,7 +119,14 @@ class FactDrafting:
         self, items: Iterable[FactOperation], emotions: Mapping[str, Emotion]
     ) -> list[FactDraft]:
         """Return the drafts in the order of their turns."""
+        items = list(items)
+        self._relatives = [
+            *((one.slot, one.value) for one in self._held.values() if is_name_slot(one.slot)),
+            *((slot.name, one.value) for one in items if one.op == "add" and one.value
+              if (slot := slot_of(one.slot)) and is_name_slot(slot.name)),
+        ]  # fmt: skip
         read = list(self._admissible(self._read, items))
+        read = list(self._admissible(partial(self._undenied, read), read))
         read = self._without_contradictions(read)
         read = self._without_mass_ends(read)
         found: dict[tuple[str, ...], FactDraft] = {}
@@ -111,7 +149,7 @@ class FactDrafting:
         for one in given:
             try:
                 admitted = admit(one)
-            except _Inadmissible as error:
+            except Inadmissible as error:
                 self._evidence.leave_out(str(error))
             else:
                 yield admitted
@@ -120,38 +158,87 @@ class FactDrafting:
         """Return an operation with its evidence and the fact it is about."""
         source = self._evidence.source(item.turns)
         if source is None:
-            raise _Inadmissible("fact without a turn of the user")
+            raise Inadmissible("fact without a turn of the user")
         if SECRET.search(item.statement):
-            raise _Inadmissible("fact with a secret or no slot")
+            raise Inadmissible("fact with a secret or no slot")
         read = _Read(item=item, turn=source[0], others=source[1])
         if item.id and item.op != "add":
             held = self._held.get(item.id)
             if held is None:
-                raise _Inadmissible("operation on a fact that was not shown")
+                raise Inadmissible("operation on a fact that was not shown")
             return replace(read, held=held)
         place = self._place(item, read.turn)
         held = self._same(item, place)
         if held is not None and item.op == "add":
-            read = replace(read, item=item.model_copy(update={"op": "keep"}))
+            is_past = self._is_past(item, read.turn)
+            read = replace(read, item=item.model_copy(update={"op": "end" if is_past else "keep"}))
         return replace(read, place=place, held=held)
+
+    def _undenied(self, read: Sequence[_Read], one: _Read) -> _Read:
+        """Return an operation, unless it adds what the user denied and does not end the denial."""
+        if one.item.op != "add" or one.place is None:
+            return one
+        denial = replace(
+            one.place, slot=replace(one.place.slot, name=denial_slot(one.place.slot.name))
+        )
+        value = normalised(one.item.value)
+        for held in self._held.values():
+            ended = any(other.held is held and other.item.op in ("end", "update") for other in read)
+            if _is_at(held, denial) and normalised(held.value) == value and not ended:
+                raise Inadmissible("addition of what the user denied")
+        return one
+
+    @staticmethod
+    def _is_past(item: FactOperation, turn: Event) -> bool:
+        """Tell whether a fact ended before its turn; an end without a date did."""
+        end = end_of(item.until, turn.occurred_at)
+        begun = date_of(item.until, turn.occurred_at)
+        is_plan = (slot := slot_of(item.slot)) is not None and slot.name.endswith(PLAN)
+        if end is None or begun is None:
+            return bool(item.until) and not is_plan
+        return end <= turn.occurred_at or (begun <= turn.occurred_at and not is_plan)
 
     def _place(self, item: FactOperation, turn: Event) -> _Place:
         slot = slot_of(item.slot)
         if slot is None:
-            raise _Inadmissible("fact with a secret or no slot")
+            raise Inadmissible("fact with a secret or no slot")
+        if item.where:
+            scope = re.sub(r"\W+", "_", item.where.casefold()).strip("_")[:MAX_SCOPE_CHARACTERS]
+            slot = replace(slot, name=f"{slot.name}.{scope}", known=False)
         if item.subject.casefold() in USER_WORDS:
-            return _Place(subject=USER, slot=slot)
-        subject = item.subject
+            return self._of_one(_Place(subject=USER, slot=slot), item)
+        subject = OWN.sub("", item.subject)
         people: tuple[MemoryId, ...] = ()
-        if not self._evidence.names(subject):
+        if not (self._evidence.names(subject) or self._names_relative(subject)):
             people = self._identified(subject, turn)
             if not people:
-                raise _Inadmissible("fact about somebody nobody named")
+                raise Inadmissible("fact about somebody nobody named")
             subject = self._named[subject.casefold()].subject
         own_slot, slot = slot, slot_about(subject, slot)
         if slot.name.startswith("relation.") and (slot != own_slot or is_kin(subject)):
             subject = USER
-        return _Place(subject=subject, slot=slot, people=people)
+        return self._of_one(_Place(subject=subject, slot=slot, people=people), item)
+
+    def _names_relative(self, subject: str) -> bool:
+        """Tell whether the turns have a word for the same relative: "mother" for "mom"."""
+        relation = slot_of(f"relation.{subject}") if is_kin(subject) else None
+        return relation is not None and relation.name in slots_named(self._evidence.text)
+
+    def _of_one(self, place: _Place, item: FactOperation) -> _Place:
+        """Return the place of a fact about "the daughter" as that of the one its statement names.
+
+        With several daughters it is about none of them, if the statement names none.
+        """
+        parts = place.slot.name.split(".")
+        if place.subject != USER or parts[0] != "relation" or len(parts) < 3:
+            return place
+        names = {value for slot, value in self._relatives if slot == ".".join(parts[:2])}
+        if len({normalised(one) for one in names}) < 2:
+            return place
+        named = [one for one in names if _names(item.statement, one)]
+        if len(named) != 1:
+            raise Inadmissible("fact about one of several relatives without the name")
+        return replace(place, subject=named[0])
 
     def _identified(self, name: str, turn: Event) -> tuple[MemoryId, ...]:
         """Return the fact that named a person before a turn; () if nobody is known by the name."""
@@ -180,7 +267,7 @@ class FactDrafting:
         """Drop the ends and doubts of turns that have too many of them, or give orders."""
         ends: Counter[str] = Counter()
         unnamed: Counter[str] = Counter()
-        orders = {one.turn.event_id for one in read if one.held and _gives_orders(one.turn.text)}
+        orders = {one.turn.event_id for one in read if one.held and gives_orders(one.turn.text)}
         for one in read:
             if _ends(one):
                 ends[one.turn.event_id] += 1
@@ -216,20 +303,39 @@ class FactDrafting:
     def _drafts_of(self, read: _Read, before: Iterable[FactDraft]) -> list[FactDraft]:
         item, held = read.item, read.held
         if held is None:
-            return [self._new(read, before)]
+            return self._unshown(read, before)
         if item.op == "update" and normalised(item.value) != normalised(held.value):
             return self._replaced(read, held)
         if item.op in ("keep", "update"):
             stated = self._states(read, held.value)
             return [replace(self._again(read, held), confirms=not stated)]
+        if item.op == "deny":
+            return self._denied(read, replace(self._of(read, held), denies=True))
         return [self._of(read, held)]
+
+    def _denied(self, read: _Read, end: FactDraft) -> list[FactDraft]:
+        """Return the drafts that end what is denied as never true, and hold the denial."""
+        statement = read.item.statement
+        if not (statement and end.value):
+            raise Inadmissible("denial without a value or a statement")
+        slot = denial_slot(end.slot)
+        denial = replace(
+            end, operation="assert", denies=False, slot=slot, statement=statement,
+            functional=False, language=language(statement), valid_from=None,
+        )  # fmt: skip
+        return [end, denial]
 
     def _replaced(self, read: _Read, held: HeldFact) -> list[FactDraft]:
         """Return the drafts that put another value in the place of a known fact."""
         item = read.item
-        statement = item.statement or held.statement.replace(held.value, item.value, 1)
-        if not item.value or statement == held.statement or not self._evidence.says(item.value):
-            raise _Inadmissible("update without a value that somebody said")
+        if not item.value or not self._evidence.says(item.value):
+            raise Inadmissible("update without a value that somebody said")
+        statement = item.statement
+        if not statement or statement == held.statement:
+            old = re.compile(re.escape(held.value), re.IGNORECASE)
+            statement = old.sub(lambda _: item.value, held.statement, count=1)
+        if statement == held.statement:
+            statement = f"{held.statement.rstrip('.。')} → {item.value}"
         new = replace(
             self._again(read, held),
             value=item.value,
@@ -254,15 +360,14 @@ class FactDrafting:
             statement=held.statement,
             event_id=read.turn.event_id,
             functional=held.functional,
-            confidence=item.confidence,
+            confidence=CONFIDENCE,
             pattern=self._pattern,
             language=language(held.statement),
             operation="doubt" if item.op == "doubt" else "retract",
             other_event_ids=read.others,
             subject=self._written(held),
-            valid_from=date_of(item.since, read.turn.occurred_at),
-            importance=item.importance,
-            privacy=item.privacy,
+            valid_from=date_of(item.until or item.since, read.turn.occurred_at),
+            importance=fact_importance(held.slot),
         )
 
     def _written(self, held: HeldFact) -> str:
@@ -276,25 +381,59 @@ class FactDrafting:
             return written
         return person.subject if person else held.subject
 
+    def _unshown(self, read: _Read, before: Iterable[FactDraft]) -> list[FactDraft]:
+        """Return the drafts of an operation on a fact that was not shown."""
+        if read.item.op == "deny":
+            assert read.place is not None
+            if not self._evidence.says(read.item.value):
+                raise Inadmissible("fact with a value nobody said")
+            end = self._new(replace(read, item=read.item.model_copy(update={"op": "add"})), before)
+            return self._denied(read, replace(end, operation="retract", denies=True))
+        draft = self._new(read, before)
+        if draft.operation == "assert":
+            draft = self._in_time(read, draft)
+        return [draft]
+
+    def _in_time(self, read: _Read, draft: FactDraft) -> FactDraft:
+        """Return a new fact with its end: in the past, or when a plan lapses."""
+        item, turn = read.item, read.turn
+        if not item.until:
+            return draft
+        end = end_of(item.until, turn.occurred_at)
+        if not self._is_past(item, turn):
+            return replace(draft, valid_until=end)
+        until = date_of(item.until, turn.occurred_at)
+        if until is None or (draft.valid_from and until <= draft.valid_from):
+            until = end
+        until = min(until or turn.occurred_at, turn.occurred_at)
+        place = read.place
+        if place and any(
+            _is_at(one, place) and normalised(one.value) == normalised(draft.value)
+            for one in self._ended
+        ):
+            raise Inadmissible("past fact that is known already")
+        begins = draft.valid_from if draft.valid_from and draft.valid_from < until else None
+        return replace(draft, valid_from=begins or UNKNOWN_START, valid_until=until)
+
     def _new(self, read: _Read, before: Iterable[FactDraft]) -> FactDraft:
         """Return the draft of an operation on a fact that was not shown."""
         item, place = read.item, read.place
         assert place is not None
         slot = place.slot
         if item.op == "doubt":
-            raise _Inadmissible("doubt about a fact that was not shown")
+            raise Inadmissible("doubt about a fact that was not shown")
         if item.value and not self._evidence.says(item.value):
-            raise _Inadmissible("fact with a value nobody said")
-        functional = slot.functional if slot.known else item.single
+            raise Inadmissible("fact with a value nobody said")
+        functional = slot.functional or (item.single and not slot.known)
         if item.op == "end":
             added = _added(before, place, item.value)
             if not slot.known and added is None:
-                raise _Inadmissible("retraction that names nothing known")
+                raise Inadmissible("retraction that names nothing known")
             functional = added.functional if added else slot.functional
             if not (item.value or functional):
-                raise _Inadmissible("retraction that names nothing known")
+                raise Inadmissible("retraction that names nothing known")
         elif not item.value or not item.statement:
-            raise _Inadmissible("fact without a value")
+            raise Inadmissible("fact without a value")
         return FactDraft(
             fact_type=slot.fact_type,
             slot=slot.name,
@@ -302,15 +441,14 @@ class FactDrafting:
             statement=item.statement,
             event_id=read.turn.event_id,
             functional=functional,
-            confidence=item.confidence,
+            confidence=CONFIDENCE,
             pattern=self._pattern,
             language=language(item.statement),
             operation="retract" if item.op == "end" else "assert",
             other_event_ids=read.others,
             subject=place.subject,
             valid_from=date_of(item.since, read.turn.occurred_at),
-            importance=item.importance,
-            privacy=item.privacy,
+            importance=fact_importance(slot.name),
             people=place.people,
         )
 
@@ -320,7 +458,7 @@ class FactDrafting:
         return in_turn <= MAX_BARE_RETRACTIONS
 
 
-def _gives_orders(text: str) -> bool:
+def gives_orders(text: str) -> bool:
     """Tell whether a text gives orders to the memory: "delete all memories"."""
     return any(
         guard.unsafe and guard.scope == "turn" and guard.regex.search(text)
@@ -334,7 +472,7 @@ def _names(text: str, value: str) -> bool:
 
 
 def _ends(read: _Read) -> bool:
-    return read.held is not None and read.item.op in ("end", "doubt")
+    return read.held is not None and read.item.op in ("end", "deny", "doubt")
 
 
 def _is_at(held: HeldFact, place: _Place) -> bool:

@@ -24,6 +24,14 @@ ENDED_TOKENS: Final = 300
 MAX_SHOWN_CHARACTERS: Final = 200
 """Longer values and statements are cut where they are shown."""
 CUT: Final = "…"
+NAMED: Final = 3
+"""Weight of a fact whose value or subject a text mentions."""
+SINGLE: Final = 2
+"""Weight of a fact of the user with one value at a time."""
+MOST_WHOLE: Final = 20
+"""Number of facts that are shown with their statement where not all fit."""
+LASTING: Final = frozenset(("birthday", "name", "origin", "surname", "zodiac"))
+"""Slots whose facts nothing ends but a correction, which names the slot or the value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +48,12 @@ NOTHING_HELD: Final = HeldListing()
 def listing_of(held: Sequence[HeldFact], text: str, max_tokens: int = HELD_TOKENS) -> HeldListing:
     """Return the facts that matter for a text of turns, oldest first.
 
-    All facts that hold are shown if they fit. Otherwise those come first whose value or subject the
-    text mentions, then those of the user with one value at a time, then those that share a slot or
-    a word with it, and of each the newest first. Ended facts are shown without an id, if the text
-    mentions their value or subject.
+    All facts that hold are shown if they fit. Otherwise half of the room is for those whose value
+    or subject the text mentions, and a quarter for those that may end, nearest to the text by
+    meaning first. Then come those of the user with one value at a time, further near ones, and
+    those that share a slot or a word with the text; of each the newest first. All but the first
+    are shown without their statement. Ended facts are shown without an id, if the text mentions
+    their value or subject.
 
     Args:
         held: Facts that hold or ended, the newest first.
@@ -67,7 +77,15 @@ def listing_of(held: Sequence[HeldFact], text: str, max_tokens: int = HELD_TOKEN
         weights = {one.memory_id: mentions.weight(one) for one in current}
         touched = [one for one in current if weights[one.memory_id]]
         touched.sort(key=lambda one: -weights[one.memory_id])  # stable: the newest first
-        chosen = {one.memory_id for one in _fitting(touched, lines, rest)}
+        named = [one for one in touched if weights[one.memory_id] == NAMED]
+        near = [one for one in current if one.nearness > 0 and one.slot not in LASTING]
+        near.sort(key=lambda one: -one.nearness)
+        short = {one.memory_id: _line(one, whole=False) for one in current}
+        first = [*_fitting(named, short, rest // 2), *_fitting(near, short, rest // 2)]
+        single = [one for one in touched if weights[one.memory_id] == SINGLE]
+        ordered = {one.memory_id: one for one in (*first, *single, *near, *touched)}
+        lines |= {one: short[one] for one in [*ordered][MOST_WHOLE:]}
+        chosen = {one.memory_id for one in _fitting(ordered.values(), lines, rest)}
         shown = [one for one in current if one.memory_id in chosen]
     facts = {f"f{number}": one for number, one in enumerate(reversed(shown), 1)}
     text_lines = [f"[{name}] {lines[one.memory_id]}" for name, one in facts.items()]
@@ -75,12 +93,19 @@ def listing_of(held: Sequence[HeldFact], text: str, max_tokens: int = HELD_TOKEN
     return HeldListing(text="\n".join(text_lines), facts=facts)
 
 
-def _line(one: HeldFact) -> str:
+def fits(held: Sequence[HeldFact], max_tokens: int = HELD_TOKENS) -> bool:
+    """Return whether all facts that hold are shown, whatever the text."""
+    lines = {one.memory_id: _line(one) for one in held if one.ended_at is None}
+    return sum(map(_cost, lines.values())) + ENDED_TOKENS <= max_tokens
+
+
+def _line(one: HeldFact, *, whole: bool = True) -> str:
     marks = "(doubtful) " if one.is_doubted and one.ended_at is None else ""
     if one.ended_at is not None:
         marks = f"(ended {one.ended_at.date().isoformat()}) "
     about = f"{_shown(one.subject)}, {_shown(one.slot)}"
-    return f"{marks}{about}: {_shown(one.value)} | {_shown(one.statement)}"
+    statement = f" | {_shown(one.statement)}" if whole else ""
+    return f"{marks}{about}: {_shown(one.value)}{statement}"
 
 
 def _shown(text: str) -> str:
@@ -131,9 +156,9 @@ class _Mentions:
     def weight(self, one: HeldFact) -> int:
         """Return how much a fact has to do with the text, 0 for nothing."""
         if self.value_or_subject(one):
-            return 3
+            return NAMED
         if one.functional and one.subject == USER:
-            return 2
+            return SINGLE
         return int(self._names(one.slot) or self._says(one.statement))
 
     def _says(self, text: str) -> bool:

@@ -7,63 +7,56 @@ fact_operations.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 from shared_core.core.domain import (
     USER,
     Emotion,
     Extraction,
     FactDraft,
-    InsightDraft,
+    HeldFact,
     KnownPerson,
     StatementDraft,
     TripleDraft,
 )
 from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence
 from shared_core.extraction.fact_operations import FactDrafting
+from shared_core.extraction.forget_operations import ForgetDrafting
 from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing
 from shared_core.extraction.llm_schema import (
+    CONFIDENCE,
+    IMPORTANCE,
     FactOperation,
-    FeelingItem,
-    InsightItem,
     RelationItem,
-    SourcedTextItem,
     StatementItem,
 )
 from shared_core.extraction.transcript import Transcript
+from shared_core.nlp.affect import emotion_of
 from shared_core.nlp.slots import edge_relation, slot_of
 from shared_core.nlp.text import normalised, search_terms
-
-Item = TypeVar("Item", bound=SourcedTextItem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
-    """The well-formed elements of an answer."""
+    """The well-formed elements of an answer, and its summary as it stands there.
+
+    malformed: number of elements that could not be read.
+    """
 
     facts: Sequence[FactOperation] = ()
     statements: Sequence[StatementItem] = ()
-    insights: Sequence[InsightItem] = ()
     relations: Sequence[RelationItem] = ()
-    feelings: Sequence[FeelingItem] = ()
-
-
-@dataclass(slots=True)
-class DraftedAnswer:
-    """The drafts of an answer. left_out: number of dropped elements by reason."""
-
-    extraction: Extraction
-    left_out: Counter[str] = field(default_factory=Counter)
+    summary: str = ""
+    malformed: int = 0
 
 
 class AnswerDrafting:
     """Turns the elements of one answer about a conversation into drafts.
 
     known: text of the earlier turns the model was shown. pattern: name of the drafts' origin.
-    listing: the known facts it was shown. people: those whom the user named before.
+    listing: the known facts it was shown. people: those whom the user named before. ended: facts
+    that have ended.
     """
 
     def __init__(
@@ -73,38 +66,37 @@ class AnswerDrafting:
         pattern: str,
         listing: HeldListing = NOTHING_HELD,
         people: Sequence[KnownPerson] = (),
+        ended: Sequence[HeldFact] = (),
     ) -> None:
         self._evidence = Evidence(shown, known)
-        self._facts = FactDrafting(self._evidence, pattern, listing, people)
+        self._facts = FactDrafting(self._evidence, pattern, listing, people, ended)
+        self._forgetting = ForgetDrafting(self._evidence, listing)
 
-    def drafts_from(self, answer: ModelAnswer) -> DraftedAnswer:
-        emotions = self._emotions(answer.feelings)
-        facts = self._facts.drafts(answer.facts, emotions)
+    def drafts_from(self, answer: ModelAnswer) -> Extraction:
+        """Return the drafts of an answer, without those of what it says to forget."""
+        self._evidence.leave_out("malformed element", answer.malformed)
+        emotions = self._emotions()
+        asked = self._forgetting.drafts(one for one in answer.facts if one.op == "forget")
+        operations = [one for one in answer.facts if one.op != "forget"]
+        facts = self._facts.drafts(operations, emotions)
         statements = [
             StatementDraft(
                 text=item.text,
                 event_ids=ids,
-                importance=item.importance,
+                importance=IMPORTANCE,
                 emotion=next((emotions[one] for one in ids if one in emotions), None),
-                privacy=item.privacy,
             )
-            for item, ids in self._founded("statement", answer.statements)
+            for item, ids in self._founded_statements(answer.statements)
         ]
-        insights = [
-            InsightDraft(
-                text=item.text, category=item.category, importance=item.importance, event_ids=ids
-            )
-            for item, ids in self._founded("insight", answer.insights)
-        ]
-        extraction = Extraction(
+        found = Extraction(
             facts=facts,
             statements=statements,
-            insights=insights,
             triples=self._triples(answer.relations),
             emotions=emotions,
             importance=self._importance(facts, statements),
+            summary=answer.summary,
         )
-        return DraftedAnswer(extraction=extraction, left_out=self._evidence.left_out)
+        return replace(self._forgetting.without(found, asked), refused=self._evidence.left_out)
 
     def _triples(self, items: Iterable[RelationItem]) -> list[TripleDraft]:
         found: dict[tuple[str, str, str, str], TripleDraft] = {}
@@ -134,40 +126,37 @@ class AnswerDrafting:
                         object=ends[1],
                         event_id=source[0].event_id,
                         functional=functional,
-                        confidence=item.confidence,
+                        confidence=CONFIDENCE,
                         other_event_ids=source[1],
                     ),
                 )
         return sorted(found.values(), key=lambda draft: self._evidence.order[draft.event_id])
 
-    def _founded(self, kind: str, items: Iterable[Item]) -> list[tuple[Item, tuple[str, ...]]]:
-        """Return the elements with a user turn as source, each text once, with the ids of its
+    def _founded_statements(
+        self, items: Iterable[StatementItem]
+    ) -> list[tuple[StatementItem, tuple[str, ...]]]:
+        """Return the statements with a user turn as source, each text once, with the ids of its
         turns."""
-        found: dict[str, tuple[Item, tuple[str, ...]]] = {}
+        found: dict[str, tuple[StatementItem, tuple[str, ...]]] = {}
         for item in items:
             source = self._evidence.source([*item.turns])
             if source is None:
-                self._evidence.leave_out(f"{kind} without a turn of the user")
+                self._evidence.leave_out("statement without a turn of the user")
             elif SECRET.search(item.text):
-                self._evidence.leave_out(f"{kind} with a secret")
-            elif kind == "statement" and self._evidence.terms.isdisjoint(search_terms(item.text)):
-                self._evidence.leave_out(f"{kind} without a word from the turns")
+                self._evidence.leave_out("statement with a secret")
+            elif self._evidence.terms.isdisjoint(search_terms(item.text)):
+                self._evidence.leave_out("statement without a word from the turns")
             else:
                 ids = [source[0].event_id, *source[1]]
                 ordered = tuple(sorted(ids, key=lambda event_id: self._evidence.order[event_id]))
                 found.setdefault(normalised(item.text), (item, ordered))
         return list(found.values())
 
-    def _emotions(self, items: Iterable[FeelingItem]) -> dict[str, Emotion]:
-        found: dict[str, Emotion] = {}
-        for item in items:
-            event = self._evidence.turns.get(item.turn)
-            if event is None or event.role != "user":
-                self._evidence.leave_out("feeling of no turn of the user")
-                continue
-            emotion = Emotion(valence=item.valence, arousal=item.arousal, label=item.label)
-            found.setdefault(event.event_id, emotion)
-        return found
+    def _emotions(self) -> dict[str, Emotion]:
+        """Return the emotions that the user's turns state outright; the rules read them."""
+        said = (one for one in self._evidence.turns.values() if one.role == "user")
+        found = {event.event_id: emotion_of(event.text) for event in said}
+        return {event_id: emotion for event_id, emotion in found.items() if emotion}
 
     def _importance(
         self, facts: Iterable[FactDraft], statements: Iterable[StatementDraft]

@@ -1,4 +1,4 @@
-"""Extract, summarise and reflect with a language model, and check its answers."""
+"""Read, sum up and reflect with a language model, and check its answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from shared_core.core.domain import (
     Event,
@@ -22,56 +22,49 @@ from shared_core.core.domain import (
     MemoryId,
     ModelUsage,
 )
+from shared_core.core.model_limits import ModelLimits
 from shared_core.core.namespaces import clean_text
+from shared_core.core.telemetry import REASON, REFUSED, SKIPPED
 from shared_core.errors import InvalidInput, ModelOutputInvalid
 from shared_core.extraction.earlier_turns import with_context
 from shared_core.extraction.evidence import SECRET
-from shared_core.extraction.held_listing import HeldListing, listing_of
+from shared_core.extraction.gate import may_tell
+from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing, listing_of
 from shared_core.extraction.llm_drafts import AnswerDrafting, ModelAnswer
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,
-    SUMMARY_SCHEMA,
     Element,
     ReflectionItem,
     lists_schema,
 )
 from shared_core.extraction.prompts import Prompt, load_prompt
-from shared_core.extraction.transcript import (
-    Transcript,
-    context_text,
-    escaped,
-    shown_text,
-    transcripts,
-)
-from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
+from shared_core.extraction.transcript import Transcript, context_text, escaped, transcripts
+from shared_core.models.call_limits import ModelCalls
 from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
-from shared_core.nlp.extractive_summary import ENDED, shortened
+from shared_core.nlp.extractive_summary import shortened, without_sentences
 from shared_core.nlp.text import language, sentences
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.storage import Extractor
 
 log = logging.getLogger("hippocampus")
 
-MODEL_VERSION: Final = "llm-v2"
-EXTRACT: Final = "extract.v2"
-SUMMARISE: Final = "summarise.v1"
+MODEL_VERSION: Final = "llm-v3"
+EXTRACT: Final = "extract.v3"
+SUMMARY: Final = "summary"
 REFLECT: Final = "reflect.v1"
 
 MAX_INPUT_TOKENS: Final = 16_000
 """Maximum tokens of turns in one call; longer input takes several calls."""
 KNOWN_TOKENS: Final = 1_500
 """Maximum tokens of earlier turns shown as context."""
-MAX_OUTPUT_TOKENS: Final = 8_192
 MAX_ELEMENTS: Final = 100
 """Maximum number of elements read from each list of an answer."""
 MAX_QUOTED_CHARACTERS: Final = 500
 LEAST_EVIDENCE: Final = 2
 """Minimum number of memories behind a reflection."""
 NONE: Final = "(none)"
-FENCE: Final = re.compile(r"\A\s*```\w*\s*\n?|\n?```\s*\Z")
-SUMMARY_BEGUN: Final = re.compile(r"[\"']summary[\"']\s*:\s*[\"']")
 REFUSAL: Final = re.compile(
     r"\W*(?:i(?:'|’)?m (?:very )?sorry|sorry, |i apologi[sz]e|i (?:can(?:no|'|’)t|am unable to"
     r"|will not|won(?:'|’)t) |as an ai\b|很?抱歉|对不起|我(?:不能|无法|没有办法))",
@@ -84,16 +77,15 @@ Parsed = TypeVar("Parsed")
 class ModelExtractor:
     """An Extractor and Reflector on a language model.
 
-    A session takes one call per max_input_tokens, plus one for its summary. An unusable answer is
-    requested once more, with the reason.
+    A session takes one call per max_input_tokens, and none if no turn of the user tells anything.
+    An unusable answer is requested once more, with the reason.
 
     Args:
         model: The language model.
         fallback: The extractor for when the model has failed for good; never called here.
-        max_concurrent_model_calls: See ModelCalls.
-        timeout_s: Seconds allowed for one call; see ModelCalls.
+        limits: Limits of its calls.
         max_input_tokens: Maximum tokens of turns in one call.
-        max_output_tokens: Maximum tokens of one answer, if the host leaves that to the request.
+        reads_all: Ask the model also about sessions that tell nothing.
 
     Raises:
         ModelUnavailable: The model fails.
@@ -106,23 +98,19 @@ class ModelExtractor:
         model: LanguageModel,
         fallback: Extractor,
         *,
-        max_concurrent_model_calls: int = MAX_CONCURRENT_CALLS,
-        timeout_s: float = TIMEOUT_S,
+        limits: ModelLimits | None = None,
         max_input_tokens: int = MAX_INPUT_TOKENS,
-        max_output_tokens: int = MAX_OUTPUT_TOKENS,
+        reads_all: bool = False,
     ) -> None:
-        limits = {"max_input_tokens": max_input_tokens, "max_output_tokens": max_output_tokens}
-        for name, count in limits.items():
-            if count < 1:
-                raise InvalidInput(f"{name} must be at least 1, got {count}")
+        if max_input_tokens < 1:
+            raise InvalidInput(f"max_input_tokens must be at least 1, got {max_input_tokens}")
         self.fallback = fallback
-        self._calls = ModelCalls(
-            model, max_concurrent_model_calls=max_concurrent_model_calls, timeout_s=timeout_s
-        )
+        self._calls = ModelCalls(model, limits)
         self._max_input_tokens = max_input_tokens
-        self._max_output_tokens = max_output_tokens
+        self._reads_all = reads_all
         self._people: Sequence[KnownPerson] = ()
         self._held: Sequence[HeldFact] = ()
+        self._previous, self._summary_characters = "", 0
 
     def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
         """Return a copy that shows the model these facts, for one window; it shares the usage."""
@@ -130,6 +118,18 @@ class ModelExtractor:
         knowing._people = people
         knowing._held = held
         return knowing
+
+    def summing_up(self, previous: str, max_characters: int) -> Self:
+        """Return a copy whose extract() also continues this summary of the turns before."""
+        summing = copy(self)
+        summing._previous, summing._summary_characters = previous, max_characters
+        return summing
+
+    def reading_all(self) -> Self:
+        """Return a copy that asks the model also about sessions that tell nothing."""
+        reading = copy(self)
+        reading._reads_all = True
+        return reading
 
     @property
     def usage(self) -> ModelUsage:
@@ -155,64 +155,79 @@ class ModelExtractor:
         """Return the drafts of what the user says in events.
 
         After a truncated answer, the turns that follow stay unread: their ids are in `unread`.
-        needs_model: ids of turns that were not read to the end.
+        needs_model: ids of turns that were not read to the end. A session whose turns of the user
+        tell nothing is not sent: their ids are in `skipped`.
         """
         parts = await asyncio.to_thread(transcripts, events, self._max_input_tokens)
-        found = Extraction()
+        found, summary = Extraction(), self._previous
         before = list(context)
         for part in parts:
-            if any(event.role == "user" for event in part.turns.values()):
-                known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
-                text = f"{known}\n{part.text}"
-                listing = await asyncio.to_thread(listing_of, self._held, text)
-                read = await self._extract(part, known, listing)
-                turns = list(part.turns.values())
+            turns = list(part.turns.values())
+            said = [event.event_id for event in turns if event.role == "user"]
+            if said and not (
+                self._reads_all or await asyncio.to_thread(may_tell, turns, before, self._held)
+            ):
+                SKIPPED.add(len(said))
+                found = _joined(found, Extraction(skipped=said, summary=found.summary))
+            elif said:
+                read = await self._extract(part, before, summary)
+                summary = read.summary or summary
                 found = _joined(found, await asyncio.to_thread(with_context, read, turns, before))
-            before += part.turns.values()
+            before += turns
             if found.unread:
                 break
         return found
 
-    async def _extract(self, part: Transcript, known: str, listing: HeldListing) -> Extraction:
-        prompt = load_prompt(EXTRACT)
+    async def _extract(
+        self, part: Transcript, before: Sequence[Event], previous: str
+    ) -> Extraction:
+        known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
+        listing = await asyncio.to_thread(listing_of, self._held, f"{known}\n{part.text}")
+        (answer, truncated), usage = await self._answered(
+            part, known, listing, previous, self._summary_characters
+        )
+        drafting = AnswerDrafting(part, known, EXTRACT, listing, self._people, self._held)
+        drafts = await asyncio.to_thread(drafting.drafts_from, answer)
+        _log_left_out(drafts.refused)
+        behind = _after_last(part, answer) if truncated else []
+        unread = tuple(behind) if answer.facts or answer.statements else ()
+        return replace(
+            drafts,
+            usage=usage,
+            needs_model=tuple(dict.fromkeys([*part.shortened, *behind])),
+            unread=unread,
+            summary="" if unread else _fitting(drafts.summary, self._summary_characters),
+        )
+
+    async def _answered(
+        self, part: Transcript, known: str, listing: HeldListing, previous: str, characters: int
+    ) -> tuple[tuple[ModelAnswer, bool], ModelUsage]:
+        """Return the answer for a part, and whether it was cut off."""
         values = {
             "held": listing.text or NONE,
             "known": known or NONE,
+            "previous": escaped(previous) or NONE,
             "turns": part.text,
             "language": part.language_note,
+            "characters": str(characters),
         }
-        schema = lists_schema("Extraction", EXTRACTION)
-        (answer, truncated), usage = await self.ask(
-            prompt, values, schema, tuple(EXTRACTION), _answer
-        )
-        drafting = AnswerDrafting(part, known, prompt.version, listing, self._people)
-        result = await asyncio.to_thread(drafting.drafts_from, answer)
-        _log_left_out(result.left_out)
-        behind = _after_last(part, answer) if truncated else []
-        return replace(
-            result.extraction,
-            usage=usage,
-            needs_model=tuple(dict.fromkeys([*part.shortened, *behind])),
-            unread=tuple(behind) if answer.facts or answer.statements else (),
-        )
+        schema = lists_schema("Extraction", EXTRACTION, (SUMMARY,))
+        return await self.ask(load_prompt(EXTRACT), values, schema, (*EXTRACTION, SUMMARY), _answer)
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
-        """Return a summary that continues the previous one and covers the last events."""
-        text = await asyncio.to_thread(context_text, events, self._max_input_tokens, least=1)
-        if not text:
+        """Return a summary that continues the previous one and covers the last events.
+
+        It takes a call of its own; summing_up() has extract() write it along.
+        """
+        parts = await asyncio.to_thread(transcripts, events, self._max_input_tokens)
+        if not parts:
             return previous[:max_characters], ModelUsage()
-        lang = "\n".join(shown_text(event) for event in events if event.role == "user")
-        values = {
-            "previous": escaped(previous) or NONE,
-            "turns": text,
-            "characters": str(max_characters),
-            "language": _language_note(lang or text),
-        }
-        prompt = load_prompt(SUMMARISE)
-        reply, usage = await self._complete(self._request(prompt, values, SUMMARY_SCHEMA))
-        summary = _fitting(_summary_of(self._calls.name, reply), max_characters)
+        (answer, _), usage = await self._answered(
+            parts[-1], "", NOTHING_HELD, previous, max_characters
+        )
+        summary = _fitting(answer.summary, max_characters)
         if not summary:
             raise ModelOutputInvalid(
                 f"language model {self._calls.name!r} returned no summary within"
@@ -244,7 +259,7 @@ class ModelExtractor:
             system=prompt.system,
             prompt=prompt.filled(values),
             schema=schema,
-            max_output_tokens=self._max_output_tokens,
+            max_output_tokens=self._calls.limits.max_tokens,
         )
 
     async def _complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:
@@ -306,8 +321,14 @@ def _answer(reading: ParsedJson) -> tuple[ModelAnswer, bool]:
     for name, model in EXTRACTION.items():
         lists[name], refused = read_items(reading.value.get(name), model, MAX_ELEMENTS)
         wrong += [f"{name} {one}" for one in refused]
-    _check(lists, wrong, reading)
-    return ModelAnswer(**lists), reading.truncated  # type: ignore[arg-type] # EXTRACTION says which
+    given = reading.value.get(SUMMARY)
+    summary = " ".join(clean_text(given).split()) if isinstance(given, str) else ""
+    if wrong or not summary:
+        _check(lists, wrong, reading)
+    elements: dict[str, Any] = {**lists, "malformed": len(wrong)}
+    return ModelAnswer(summary="" if REFUSAL.match(summary) else summary, **elements), (
+        reading.truncated
+    )
 
 
 def _reflections(reading: ParsedJson) -> list[ReflectionItem]:
@@ -352,42 +373,23 @@ def _joined(first: Extraction, second: Extraction) -> Extraction:
     return Extraction(
         facts=[*first.facts, *second.facts],
         statements=[*first.statements, *second.statements],
-        insights=[*first.insights, *second.insights],
         triples=[*first.triples, *second.triples],
         emotions={**first.emotions, **second.emotions},
         importance={**first.importance, **second.importance},
         needs_model=(*first.needs_model, *second.needs_model),
         unread=(*first.unread, *second.unread),
+        skipped=(*first.skipped, *second.skipped),
+        forget=(*first.forget, *second.forget),
+        refused=Counter(first.refused) + Counter(second.refused),
+        summary=second.summary,
         usage=first.usage + second.usage,
     )
-
-
-def _summary_of(model: str, reply: ModelReply) -> str:
-    """Return the summary in an answer, with or without JSON around it."""
-    try:
-        summary = read_object(reply.text, ("summary",)).value["summary"]
-    except Unreadable as error:
-        summary = _whole_sentences(reply.text) if "{" in reply.text else FENCE.sub("", reply.text)
-        if not summary:
-            raise ModelOutputInvalid(f"language model {model!r} returned {error}") from error
-    if not isinstance(summary, str) or REFUSAL.match(summary):
-        what = "a refusal" if isinstance(summary, str) else "a summary that is not text"
-        raise ModelOutputInvalid(f"language model {model!r} returned {what}")
-    return " ".join(clean_text(summary).split())
-
-
-def _whole_sentences(text: str) -> str:
-    """Return the complete sentences of a summary in truncated JSON."""
-    start = SUMMARY_BEGUN.search(text)
-    found = sentences(text[start.end() :].replace('\\"', '"').replace("\\n", "\n")) if start else []
-    whole = found if found and ENDED.search(found[-1]) else found[:-1]
-    return " ".join(whole)
 
 
 def _fitting(text: str, max_characters: int) -> str:
     """Return the whole sentences that fit, without secrets, else the start of the first."""
     kept = ""
-    usable = [sentence for sentence in sentences(text) if not SECRET.search(sentence)]
+    usable = sentences(without_sentences(text, lambda one: bool(SECRET.search(one))))
     for sentence in usable:
         space = "" if not kept or language(kept) == "zh" else " "
         if len(kept) + len(space) + len(sentence) > max_characters:
@@ -438,7 +440,9 @@ def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> l
     return list(drafts.values())
 
 
-def _log_left_out(reasons: Counter[str]) -> None:
+def _log_left_out(reasons: Mapping[str, int]) -> None:
+    for reason, count in reasons.items():
+        REFUSED.add(count, {REASON: reason})
     dropped = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
     if dropped:
         log.info("dropped from a model's answer: %s", dropped)

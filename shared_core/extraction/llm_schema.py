@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from shared_core.core.domain import InsightCategory, JsonValue, Privacy
+from shared_core.core.domain import InsightCategory, JsonValue
 from shared_core.core.namespaces import clean_text
 from shared_core.models.json_repair import clamped
 
@@ -20,18 +20,21 @@ MAX_VALUE_CHARACTERS: Final = 160
 MAX_TEXT_CHARACTERS: Final = 600
 MAX_TURNS: Final = 50
 IMPORTANCE: Final = 5.0
-CONFIDENCE: Final = 0.7
+CONFIDENCE: Final = 0.9
+"""Confidence of what a model answers."""
 OWNERS: Final = frozenset(
     ("user_id", "userid", "owner", "owner_id", "app", "app_name", "scope", "namespace", "tenant")
 )
 """Keys a model may not use: the owner of a memory comes from its thread, never from an answer."""
-Operation = Literal["add", "update", "end", "doubt", "keep"]
+Operation = Literal["add", "update", "end", "deny", "doubt", "keep", "forget"]
 OPERATIONS: Final[Mapping[Operation, Sequence[object]]] = {
     "add": ("add", "assert", "new", "", None),
     "update": ("update", "replace", "change", "correct"),
     "end": ("end", "retract", "remove", "delete"),
+    "deny": ("deny", "not"),
     "doubt": ("doubt",),
     "keep": ("keep", "confirm"),
+    "forget": ("forget", "erase"),
 }
 """The operations on facts, each with the words that models write for it."""
 FACT_ID: Final = re.compile(r"\[?f?(\d{1,6})\]?", re.IGNORECASE)
@@ -53,11 +56,6 @@ def _numbers(value: object) -> object:
         elif isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 1e9:
             found.append(int(one))
     return list(dict.fromkeys(found))
-
-
-def _first_number(value: object) -> object:
-    found = _numbers(value)
-    return found[0] if isinstance(found, list) and found else None
 
 
 def _range(low: float, high: float, default: float) -> BeforeValidator:
@@ -90,7 +88,6 @@ def _truth(value: object) -> bool:
 
 
 Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
-Turn = Annotated[int, BeforeValidator(_first_number)]
 # The schema asks for one turn; extra turns a model names are further sources.
 TurnOrTurns = Annotated[
     list[int], BeforeValidator(_numbers), Field(min_length=1), WithJsonSchema({"type": "integer"})
@@ -105,7 +102,6 @@ Text = Annotated[
 OptionalText = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_TEXT_CHARACTERS)]
 Importance = Annotated[float, _range(1.0, 10.0, IMPORTANCE)]
 Share = Annotated[float, _range(0.0, 1.0, CONFIDENCE)]
-Kept = Annotated[Privacy, _one_of(("private", "public"), "private")]
 Category = Annotated[InsightCategory, _one_of(("insight", "pattern", "summary"), "insight")]
 
 
@@ -129,7 +125,7 @@ class FactOperation(Element):
     """What turns do to a fact; the prompt "extract" explains each field.
 
     id: a shown fact, or "". A new fact needs a slot and a statement, any other operation an id or a
-    slot.
+    slot. A request to forget needs a topic (value), an id or turns (of).
     """
 
     op: Annotated[Operation, BeforeValidator(_operation)] = "add"
@@ -139,40 +135,27 @@ class FactOperation(Element):
     slot: Value = ""
     value: Value = ""
     statement: OptionalText = ""
+    where: Value = ""
     single: Annotated[bool, BeforeValidator(_truth)] = False
     since: Value = ""
-    confidence: Share = CONFIDENCE
-    importance: Importance = IMPORTANCE
-    privacy: Kept = "private"
+    until: Value = ""
+    of: Annotated[list[int], BeforeValidator(_numbers)] = []
 
     @model_validator(mode="after")
     def names_a_fact(self) -> Self:
         """Refuse an operation that says of no fact what it does to it."""
         if self.op == "add" and not (self.slot and self.statement):
             raise ValueError("adds a fact without a slot or a statement")
-        if not (self.id or self.slot):
+        if not (self.id or self.slot or (self.op == "forget" and (self.value or self.of))):
             raise ValueError("names no fact")
         return self
 
 
-class SourcedTextItem(Element):
-    """A text derived from turns."""
+class StatementItem(Element):
+    """A statement that several turns support together."""
 
     turns: Turns
     text: Text
-    importance: Importance = IMPORTANCE
-
-
-class StatementItem(SourcedTextItem):
-    """A statement that several turns support together."""
-
-    privacy: Kept = "private"
-
-
-class InsightItem(SourcedTextItem):
-    """A conclusion from turns."""
-
-    category: Category = "insight"
 
 
 class RelationItem(Element):
@@ -182,16 +165,6 @@ class RelationItem(Element):
     subject: Named
     relation: Named
     object: Named
-    confidence: Share = CONFIDENCE
-
-
-class FeelingItem(Element):
-    """The emotion of a turn."""
-
-    turn: Turn
-    valence: Annotated[float, _range(-1.0, 1.0, 0.0)]
-    arousal: Annotated[float, _range(0.0, 1.0, 0.0)]
-    label: Annotated[str, BeforeValidator(lambda value: str(_one_line(value) or "")[:40])] = ""
 
 
 class ReflectionItem(Element):
@@ -206,33 +179,27 @@ class ReflectionItem(Element):
 EXTRACTION: Final[Mapping[str, type[Element]]] = {
     "facts": FactOperation,
     "statements": StatementItem,
-    "insights": InsightItem,
     "relations": RelationItem,
-    "feelings": FeelingItem,
 }
 REFLECTION: Final[Mapping[str, type[Element]]] = {"insights": ReflectionItem}
-SUMMARY_SCHEMA: Final[Mapping[str, JsonValue]] = {
-    "title": "Summary",
-    "type": "object",
-    "properties": {"summary": {"type": "string"}},
-    "required": ["summary"],
-}
 
 
-def lists_schema(title: str, lists: Mapping[str, type[Element]]) -> Mapping[str, JsonValue]:
-    """Return the JSON Schema of an object with exactly these lists.
+def lists_schema(
+    title: str, lists: Mapping[str, type[Element]], texts: Sequence[str] = ()
+) -> Mapping[str, JsonValue]:
+    """Return the JSON Schema of an object with these lists, and texts beside them.
 
-    It has types, names and choices only: limits break some providers and few others enforce them.
+    Only what every element needs is required: the first list, the texts, and the fields without a
+    default. It has types, names and choices only: limits break some providers and few others
+    enforce them.
     """
-    return {
-        "title": title,
-        "type": "object",
-        "properties": {
-            name: {"type": "array", "items": _plain(model.model_json_schema())}
-            for name, model in lists.items()
-        },
-        "required": list(lists),
+    properties: dict[str, JsonValue] = {
+        name: {"type": "array", "items": _plain(model.model_json_schema())}
+        for name, model in lists.items()
     }
+    properties |= {name: {"type": "string"} for name in texts}
+    required: list[JsonValue] = [*list(lists)[:1], *texts]
+    return {"title": title, "type": "object", "properties": properties, "required": required}
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, JsonValue]:
@@ -241,7 +208,6 @@ def _plain(schema: Mapping[str, Any]) -> dict[str, JsonValue]:
     if "properties" in schema:
         properties: Mapping[str, Any] = schema["properties"]
         kept["properties"] = {name: _plain(inner) for name, inner in properties.items()}
-        kept["required"] = list(properties)
     if isinstance(schema.get("items"), Mapping):
         kept["items"] = _plain(schema["items"])
     return kept

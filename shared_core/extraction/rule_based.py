@@ -17,6 +17,7 @@ from shared_core.core.domain import (
     KnownPerson,
     ModelUsage,
 )
+from shared_core.core.model_limits import ModelLimits
 from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import statements_of
 from shared_core.extraction.pattern_facts import TRAILING
@@ -236,8 +237,10 @@ def _takes_back(correction: SelfCorrection, draft: FactDraft) -> bool:
     )
 
 
-def resolve_extractor(llm: object = None, extractor: Extractor | None = None) -> Extractor:
-    """Return the extractor for the arguments llm and extractor of open_memory(); calls no model.
+def resolve_extractor(
+    llm: object = None, extractor: Extractor | None = None, limits: ModelLimits | None = None
+) -> Extractor:
+    """Return the extractor for arguments of open_memory(); calls no model.
 
     Raises InvalidInput for both, and for an unsupported llm.
     """
@@ -248,4 +251,5 @@ def resolve_extractor(llm: object = None, extractor: Extractor | None = None) ->
     # Deferred: pydantic takes a moment to load.
     from shared_core.extraction.llm_extractor import ModelExtractor
 
-    return ModelExtractor(resolve_language_model(llm), RuleExtractor(reader=False))
+    model = resolve_language_model(llm)
+    return ModelExtractor(model, RuleExtractor(reader=False), limits=limits)

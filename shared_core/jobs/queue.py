@@ -16,12 +16,13 @@ from uuid import UUID, uuid4
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.event_loops import on_own_loop, start_on_own_loop, until_done
+from shared_core.core.failure_reason import reason
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.validation import id_of, ids_of, listed, whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
-from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, reason, wait_s
+from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, wait_s
 from shared_core.jobs.runner import RETURN_S, Perform
 from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.jobs.worker import Tally, Worker

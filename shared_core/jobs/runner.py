@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
 from shared_core.core.event_loops import exiting, ignore_outcome
+from shared_core.core.failure_reason import reason
 from shared_core.core.json_text import check_json
 from shared_core.core.telemetry import job_ended, operation
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
@@ -24,8 +25,8 @@ from shared_core.jobs.retries import (
     OUTAGE,
     POISON,
     PerformerExited,
+    Postponed,
     pause_s,
-    reason,
     wait_s,
 )
 from shared_core.jobs.stored_jobs import StoredJobs
@@ -52,6 +53,8 @@ class Outcome(StrEnum):
     GIVEN_UP = "given up"
     REFUSED = "refused"
     """A model or the database was unavailable; the attempt does not count."""
+    POSTPONED = "postponed"
+    """Its own code put it off; the attempt does not count, and flush() does not wait for it."""
     LOST = "lost"
     """Another worker claimed it, or it was cancelled."""
 
@@ -131,6 +134,10 @@ class JobRunner:
             return Outcome.LOST
         if isinstance(error, ModelQuotaExceeded | StorageUnavailable):
             return await self._refused(job, worker_id, error)
+        if isinstance(error, Postponed):
+            log.debug("job %s waits until %s: %s", job.job_id, error.until.isoformat(), error)
+            await self._jobs.give_back(job, worker_id, reason(error), error.until, counted=False)
+            return Outcome.POSTPONED
         if error is not None:  # an error in a caller's code must not end the worker
             frames = "".join(traceback.format_tb(error.__traceback__))
             log.debug("job %s raised %s:\n%s", job.job_id, type(error).__name__, frames)

@@ -204,7 +204,8 @@ class Worker:
         """Wait until all jobs that this process enqueued are done; return False if any is not.
 
         Pending jobs run now, and so do due jobs of others that nobody claimed. It does not wait for
-        retries of those; an attempt that failed here makes the result False.
+        retries of those, nor for jobs that wait for a language model to answer again; an attempt
+        that failed here makes the result False.
         """
         self._forget_parent()
         handed_over: dict[_Thread, datetime] = {}
@@ -416,6 +417,8 @@ class Worker:
         finally:
             self._working = False
         self._unfinished.pop(job.job_id, None)
+        if outcome is Outcome.POSTPONED and job.thread_id is not None:
+            self._handed_over.pop((job.scope, job.thread_id), None)
         if outcome not in (Outcome.DONE, Outcome.LOST):
             self._unfinished[job.job_id] = (job.scope, job.thread_id)
             _keep_newest(self._unfinished)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import (
     NO_USAGE,
     Event,
     Extraction,
+    ForgetDraft,
     HeldFact,
     JsonValue,
     MemoryId,
@@ -31,6 +33,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, doubt_counts, plan_facts, slots_to_read
+from shared_core.knowledge.held_nearness import with_nearness
 from shared_core.knowledge.revision import cascaded, revised
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
@@ -44,12 +47,18 @@ from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
-from shared_core.ports.storage import Acquainted, Clock, Extractor, Revisable, Storage
+from shared_core.ports.storage import Acquainted, Clock, Extractor, Revisable, Storage, Summarising
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
 
 log = logging.getLogger("hippocampus")
+
+Forget: TypeAlias = Callable[[Scope, ThreadId, ForgetDraft, datetime], Awaitable[int | None]]
+"""Carries out a request that the extractor found in a turn of a thread, said at a moment.
+
+Returns the number of memories that it set aside, None if they are too many.
+"""
 
 WINDOW = 500
 """Maximum number of turns that one run reads."""
@@ -70,8 +79,10 @@ SHORT_THREAD = 2
 class RunReport:
     """The result of a consolidation. events: number of new turns it read.
 
-    statements, insights, edges: numbers of new ones beside facts. usage: of the model. more:
-    whether turns remain for another run. run_id: of the last run.
+    statements, insights, edges: numbers of new ones beside facts. usage: of the model. skipped:
+    number of turns of the user for which no model was asked. forgotten: number of memories that a
+    request in the turns set aside. more: whether turns remain for another run. run_id: of the last
+    run.
     """
 
     run_id: UUID | None
@@ -82,6 +93,8 @@ class RunReport:
     statements: int = 0
     insights: int = 0
     edges: int = 0
+    skipped: int = 0
+    forgotten: int = 0
     usage: ModelUsage = NO_USAGE
     more: bool = False
 
@@ -95,6 +108,8 @@ class RunReport:
             statements=self.statements + later.statements,
             insights=self.insights + later.insights,
             edges=self.edges + later.edges,
+            skipped=self.skipped + later.skipped,
+            forgotten=self.forgotten + later.forgotten,
             usage=self.usage + later.usage,
             run_id=later.run_id or self.run_id,
             summary=later.summary or self.summary,
@@ -109,7 +124,8 @@ class Formed:
     """The output of the extractor for turns, and for replay, the turns to summarise.
 
     summed_anew: the summary was lost and is rewritten from the first turn, window by window.
-    summed_by_rules: the summary of the model was unusable.
+    summed_by_rules: the summary of the model was unusable. forgotten: number of memories that its
+    requests set aside; refused: number of requests that were not carried out, by reason.
     """
 
     turns: Sequence[tuple[int, Event]]
@@ -120,6 +136,8 @@ class Formed:
     summed_by_rules: bool
     usage: ModelUsage
     more: bool
+    forgotten: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +153,7 @@ class Consolidation:
         instead_of: the failed extractor that this one replaces, noted in the record of the run.
         reflection: as in RunPlan.
         private_only: write no public statements or insights.
-        forget_requests: whether requests of the user to forget a topic are carried out.
+        forget: carries out the requests of the user to forget something; None if they are not.
         embedded: vectors of earlier tries, by text.
     """
 
@@ -150,7 +168,7 @@ class Consolidation:
     instead_of: str | None
     reflection: ReflectionDue | None
     private_only: bool
-    forget_requests: bool = True
+    forget: Forget | None
     embedded: dict[str, Vectors] = field(default_factory=dict)
     _read: ThreadWindow | None = None
     _formed: Formed | None = None
@@ -173,15 +191,58 @@ class Consolidation:
         held = await self._held() if extracts and reading and reading.turns else []
         shown = await self._shown(reading, held) if reading else None
         if _needs_reading(shown, self._read):  # else the output of the extractor stays valid
+            held = await self._near(shown, held)
             self._formed = (
                 await _form(self.extractor, shown, held, self.thread_id) if shown else None
             )
             self._read = shown
+        if self._formed is not None and self._formed.drafts.extraction.forget:
+            self._formed = await self._carried_out(self._formed)
+            reading = await self._read_again(request, held)
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
         await applied(self._apply(plan, reading, held))
         return _report(plan, self._formed, rows)
+
+    async def _carried_out(self, formed: Formed) -> Formed:
+        """Carry out the requests to forget, before anything of the run is written."""
+        said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
+        extraction, refused, forgotten = formed.drafts.extraction, Counter[str](), 0
+        for draft in extraction.forget:
+            done: int | None = 0
+            if self.forget is None:
+                refused["request to forget, and these are switched off"] += 1
+            else:
+                done = await self.forget(self.scope, self.thread_id, draft, said_at[draft.event_id])
+            refused["request to forget too much"] += done is None
+            forgotten += done or 0
+        drafts = replace(formed.drafts, extraction=replace(extraction, forget=()))
+        return replace(formed, drafts=drafts, forgotten=forgotten, refused=+refused)
+
+    async def _read_again(
+        self, request: ReadRequest, held: Sequence[HeldFact]
+    ) -> ThreadWindow | None:
+        """Read the thread after something was forgotten; the output of the extractor stays.
+
+        If the summary of the thread is gone, that of the run covers the thread from its first turn.
+        """
+        reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
+        shown = await self._shown(reading, held) if reading else None
+        before, formed, self._read = self._read, self._formed, shown
+        if before is None or shown is None or formed is None:
+            return None
+        if formed.summary and before.summary and not shown.summary:
+            replay = [one for one in shown.replay if one[0] <= formed.replay[-1][0]]
+            is_whole = len(shown.replay) <= REPLAY
+            self._formed = replace(
+                formed,
+                replay=replay if is_whole else (),
+                summary=formed.summary if is_whole else "",
+                summed_anew=is_whole,
+                more=formed.more or not is_whole,
+            )
+        return reading
 
     async def _apply(self, plan: RunPlan, reading: ThreadWindow, held: Sequence[HeldFact]) -> None:
         """Apply a run, unless a turn was set aside while the extractor read it.
@@ -192,9 +253,19 @@ class Consolidation:
             raise Conflict("a turn was set aside meanwhile")
         await apply_run(self.storage, plan, self.clock)
 
+    async def _near(
+        self, shown: ThreadWindow | None, held: Sequence[HeldFact]
+    ) -> Sequence[HeldFact]:
+        """Return the held facts, for a model with how near they are to the turns."""
+        by_rules = isinstance(self.extractor, Revisable) and self.extractor.needs_revision
+        if shown is None or by_rules or not isinstance(self.extractor, Acquainted):
+            return held
+        turns = [event for _, event in shown.turns]
+        return await with_nearness(self.storage, self.embedding, self.scope, turns, held)
+
     async def _held(self) -> Sequence[HeldFact]:
         tenant = scope_path(self.scope)
-        return await self.storage.query(tenant, partial(held_facts, HELD))
+        return await self.storage.query(tenant, partial(held_facts, HELD, self.clock()))
 
     async def _shown(self, reading: ThreadWindow, held: Sequence[HeldFact]) -> ThreadWindow:
         """Return the window without the words of turns that were set aside.
@@ -206,7 +277,7 @@ class Consolidation:
         turns = [*reading.context, *(event for _, event in (*reading.replay, *reading.turns))]
         reader = partial(turns_set_aside, self.thread_id, [one.event_id for one in turns])
         hidden, remembered = await self.storage.query(tenant, reader)
-        if self.forget_requests:
+        if self.forget is not None:
             hidden |= turns_to_forget(turns, held) - remembered
         if not hidden:
             return reading
@@ -321,15 +392,24 @@ async def _form(
     unsummed = bool(replay) and (replay[-1][0] > reading.replay_mark or not reading.summary)
     if not turns and not unsummed:
         return None
-    extraction = Extraction()
+    extraction, before = Extraction(), reading.summary if reading.summed > reread else ""
+    along = bool(unsummed and turns) and replay[0][0] >= turns[0][0]
+    along = along and isinstance(extractor, Summarising)
     if turns:
         events = [event for _, event in turns]
-        extraction = await _extracted(extractor, events, reading, held, thread_id)
+        reader = extractor
+        if along and isinstance(extractor, Summarising):
+            reader = extractor.summing_up(before, SUMMARY_CHARACTERS)
+        extraction = await _extracted(reader, events, reading, held, thread_id)
         turns = _before(turns, extraction.unread)
-    summary, usage, by_rules, put_off = "", extraction.usage, False, False
-    if unsummed:
-        before = reading.summary if reading.summed > reread else ""
-        replayed = [event for _, event in replay]
+    summary, usage, by_rules, put_off = extraction.summary, extraction.usage, False, False
+    if along:
+        replay = [one for one in replay if one[0] <= turns[-1][0]]
+    replayed = [event for _, event in replay]
+    if along and not summary:
+        by_rules = extraction.usage.calls > 0
+        summary, _ = await RuleExtractor().summarise(replayed, before, SUMMARY_CHARACTERS)
+    if unsummed and not along:
         try:
             summary, spent = await _summed(extractor, replayed, before)
         except ModelOutputInvalid as error:
@@ -474,11 +554,15 @@ def _counts(
         "summaries": int(bool(formed.summary)),
         "rejected": formed.drafts.rejected,
         "needs_model": len(formed.drafts.extraction.needs_model),
+        "skipped": len(formed.drafts.extraction.skipped),
+        "forgotten": formed.forgotten,
         "model_calls": formed.usage.calls,
         "input_tokens": formed.usage.input_tokens,
         "output_tokens": formed.usage.output_tokens,
         **doubt_counts(facts),
     }
+    if refused := Counter(formed.drafts.extraction.refused) + formed.refused:
+        counts["refused"] = dict(sorted(refused.items()))
     if formed.summed_by_rules:
         counts["summed_by_rules"] = True
     return counts | ({"instead_of": instead_of} if instead_of else {})
@@ -493,6 +577,8 @@ def _report(plan: RunPlan, formed: Formed, rows: RunRows) -> RunReport:
         statements=rows.statements,
         insights=rows.insights,
         edges=len(plan.edges),
+        skipped=len(formed.drafts.extraction.skipped),
+        forgotten=formed.forgotten,
         usage=formed.usage,
         summary=formed.summary,
         more=formed.more,

@@ -9,10 +9,10 @@ from datetime import datetime
 from hashlib import sha256
 from uuid import UUID
 
-from shared_core.core.domain import USER, FactDraft, MemoryId
+from shared_core.core.domain import UNKNOWN_START, USER, FactDraft, MemoryId
 from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell
 from shared_core.nlp.similarity import same_place
-from shared_core.nlp.slots import about_slot, relation_slots
+from shared_core.nlp.slots import about_slot, denial_slot, relation_slots
 from shared_core.nlp.text import normalised
 from shared_core.ports.runs import KnownFact, PlannedFact, Retraction
 
@@ -120,7 +120,7 @@ def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
             slots.add(about_slot(draft.subject, draft.slot))
             for relation, slot in relation_slots(draft.subject, draft.slot).items():
                 slots |= {relation, slot}
-    beside = {find(slot) for slot in slots for find in (opposite_slot, name_slot)}
+    beside = {find(slot) for slot in slots for find in (opposite_slot, denial_slot, name_slot)}
     return sorted(slots | beside - {""})
 
 
@@ -167,6 +167,9 @@ def plan_facts(
     - The times of the turns decide, not the order of reading. A fact stated before a known value,
       opposite or retraction becomes history. A retraction ends no fact stated after it. At equal
       times the later reading wins.
+    - A fact that a draft tells as past becomes history and ends no other. If it is current, it
+      ends.
+    - A value that is stated ends the denial of it.
     - A fact begins when its draft says so: after the start of the facts it ends, and not after its
       turn.
     - A doubt marks the current fact of the same slot, subject and value, unless it was stated after
@@ -265,22 +268,44 @@ class _FactFold:
         for place in [one for one in self._current if apart and one[1] == apart]:
             self._close(place, at, begins)
 
+    def state_past(self, draft: FactDraft, at: datetime) -> None:
+        """Open a fact that ended before its turn, unless it is known, or current and ends so."""
+        place, until = (draft.fact_type, fact_key(draft)), draft.valid_until
+        assert until is not None
+        value = normalised(draft.value)
+        same = [one for one in self._stated.get(place, []) if normalised(one.value) == value]
+        if any(one.holds(at) for one in same):
+            self.retract(replace(draft, operation="retract", valid_from=until), at)
+            return
+        begins = min(draft.valid_from or UNKNOWN_START, until)
+        if any(one.valid_from <= until and (one.valid_until or at) >= begins for one in same):
+            return
+        fact = PlannedFact(
+            memory_id=self._new_id(), draft=draft, key=place[1], valid_from=begins,
+            valid_until=until, doubted_at=None,
+        )  # fmt: skip
+        self.plan.opened.append(fact)
+        self._add(place, Stated(fact.memory_id, draft.value, begins, until, [at]))
+
     def state(self, draft: FactDraft, at: datetime) -> None:
+        if draft.valid_until is not None and draft.valid_until <= at:
+            self.state_past(draft, at)
+            return
         draft = self._as_kept(draft)
-        place, opposite = (draft.fact_type, fact_key(draft)), self._opposite(draft)
+        place, opposites = (draft.fact_type, fact_key(draft)), self._opposites(draft)
         here, value = self._stated.get(place, []), normalised(draft.value)
         same = [one for one in here if normalised(one.value) == value]
         others = [one for one in here if normalised(one.value) != value]
         beside = self._beside(place) if draft.functional else []
-        for key in (opposite, *beside):
-            others += self._stated.get(key, []) if key else []
+        for key in (*opposites, *beside):
+            others += self._stated.get(key, [])
         end = next_end(at, same, others, self._ends_of(draft, at))
         known = same_spell(at, same, end)
         if draft.confirms and known is None:
             return
         begins = _begins(draft, at, [one for one in others if one.holds(at)])
-        for key in (place, opposite, *beside):
-            if key and (known is None or self._current.get(key) is not known):
+        for key in (place, *opposites, *beside):
+            if known is None or self._current.get(key) is not known:
                 self._close(key, at, begins)
                 self._end_earlier(key, at, begins, known)
         if known is not None:
@@ -332,9 +357,12 @@ class _FactFold:
                 and one[1].startswith(f"{place[1]}:")]  # fmt: skip
 
     @staticmethod
-    def _opposite(draft: FactDraft) -> tuple[str, str] | None:
-        slot = opposite_slot(draft.slot)
-        return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
+    def _opposites(draft: FactDraft) -> list[tuple[str, str]]:
+        """Return the places of what a value excludes: its opposite, and the denial of it."""
+        slot, denial = opposite_slot(draft.slot), denial_slot(draft.slot)
+        opposite = [replace(draft, slot=slot)] if slot else []
+        denied = replace(draft, slot=denial, functional=False)
+        return [(draft.fact_type, fact_key(one)) for one in (*opposite, denied)]
 
     def _ends_of(self, draft: FactDraft, at: datetime) -> list[ValidityEnd]:
         """Return the retractions of the fact of a draft."""

@@ -13,7 +13,7 @@ from typing import Final
 from shared_core.core.domain import USER, FactDraft, HeldFact
 from shared_core.nlp.kinship import Gender, gender_of
 from shared_core.nlp.rules.revision import MENTION, load_revision_rules, load_revision_tables
-from shared_core.nlp.slots import FAVOURITE, RELATION, is_name_slot
+from shared_core.nlp.slots import ABOUT, FAVOURITE, RELATION, is_name_slot
 from shared_core.nlp.text import (
     ENGLISH_STOP_WORDS,
     HAN_CHARACTER,
@@ -164,8 +164,14 @@ class HeldIndex:
         }
 
     def attributes(self, fact: HeldFact) -> list[HeldFact]:
-        """Return what is held about the person that a fact names, as that relation."""
-        about, name = f"{fact.slot}.", normalised(fact.value)
+        """Return what is held about the person that a fact names, as that relation or by name.
+
+        By name only if no other fact names somebody so.
+        """
+        name = normalised(fact.value)
+        is_shared = any(normalised(one.value) == name and one.slot != fact.slot
+                        for one in self.named())  # fmt: skip
+        about = (f"{fact.slot}.",) if is_shared else (f"{fact.slot}.", f"{ABOUT}.")
         return [
             one
             for slot in self.slots()

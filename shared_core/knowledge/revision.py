@@ -16,7 +16,7 @@ from typing import Final
 from uuid import UUID
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
-from shared_core.extraction.rule_reader import guarded, pattern_of
+from shared_core.extraction.rule_reader import PLAN, guarded, pattern_of
 from shared_core.extraction.trained_reader import is_note, is_proposed, is_proposed_end
 from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
 from shared_core.knowledge.clause_subject import Subjects
@@ -29,7 +29,7 @@ from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.rules.revision import load_revision_rules, load_revision_tables, value_in
 from shared_core.nlp.slots import RELATION, slot_of
-from shared_core.nlp.text import Language, is_question, language, normalised
+from shared_core.nlp.text import Language, is_question, language, normalised, place_of
 from shared_core.nlp.typed_text import as_meant
 
 END_CONFIDENCE: Final = 0.8
@@ -74,7 +74,8 @@ def revised(
 def cascaded(extraction: Extraction, held: Sequence[HeldFact]) -> Extraction:
     """Return an extraction with what falls with the facts it ends.
 
-    For an extractor that was shown what is held and says itself what the turns end.
+    For an extractor that was shown what is held and says itself what the turns end. Plans with
+    somebody whose relation to the user ends, end as well.
     """
     index = HeldIndex(one for one in held if one.ended_at is None)
     asserted = {key_of(one) for one in extraction.facts if one.operation == "assert"}
@@ -83,7 +84,8 @@ def cascaded(extraction: Extraction, held: Sequence[HeldFact]) -> Extraction:
         facts.append(draft)
         for gone in _ended_by(draft, index):
             index.drop(key_of(gone))
-            for rule, fallen in _fallen(gone, index, draft.pattern):
+            plans = (("revise.falls.plan", one) for one in _plans_with(gone, index))
+            for rule, fallen in (*_fallen(gone, index, draft.pattern), *plans):
                 if key_of(fallen) not in asserted:
                     facts.append(_end(draft.event_id, draft.language, fallen, rule))
                     index.drop(key_of(fallen))
@@ -368,6 +370,15 @@ def _ended_by(draft: FactDraft, held: HeldIndex) -> list[HeldFact]:
         and value in ("", normalised(one.value))
         and not is_earlier_end(draft, one.stated_at)
     ]
+
+
+def _plans_with(gone: HeldFact, held: HeldIndex) -> list[HeldFact]:
+    """Return the plans that name the person of a fact that ended."""
+    name = normalised(gone.value)
+    if not relation_of(gone) or not name:
+        return []
+    plans = (one for one in held if one.slot.rpartition(".")[2] == PLAN and not one.is_doubted)
+    return [one for one in plans if place_of(name, normalised(one.statement)) >= 0]
 
 
 def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str, HeldFact]]:

@@ -5,37 +5,52 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.domain import NO_USAGE, JsonValue, ModelUsage, Scope, ThreadId
+from shared_core.core.failure_reason import reason
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import CONSOLIDATED, forgotten, measured
 from shared_core.core.validation import id_of
-from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
+from shared_core.errors import (
+    Conflict,
+    InvalidInput,
+    ModelKeyRefused,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
 from shared_core.ingest.expiry import sweep
 from shared_core.ingest.items import page_bounds
-from shared_core.jobs.retries import MAX_ATTEMPTS
+from shared_core.jobs.retries import MAX_ATTEMPTS, Postponed
 from shared_core.jobs.runner import Perform
-from shared_core.knowledge.consolidation import Consolidation, RunReport
+from shared_core.knowledge.consolidation import NOTHING_NEW, Consolidation, Forget, RunReport
+from shared_core.knowledge.model_state import ModelState
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
 from shared_core.policies.conversations import finish_conversation
 from shared_core.policies.run_reads import run_of, select_runs
 from shared_core.policies.run_undo import undo_run
 from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob, ReflectionDue
-from shared_core.ports.storage import Extractor, Reflector
+from shared_core.ports.storage import Extractor, Reflector, Sparing
 
 if TYPE_CHECKING:
     from shared_core.nlp.relation_schema import Relations
     from shared_core.ports.runs import RunRecord
 
 log = logging.getLogger("hippocampus")
+
+MOST_RUNS = 1_000
+"""Maximum number of runs that read_skipped() looks at."""
+STAND_INS = 20
+"""Maximum number of runs of a thread that are searched for those in which rules stood in."""
 
 Follow: TypeAlias = Callable[[Scope, ThreadId], Awaitable[None]]
 
@@ -69,7 +84,7 @@ class Runs:
         reflect_every: number of extractions after which a reflection is enqueued; None for never.
         reader_for: returns the extractor of a conversation, and None for any other thread.
         follow: called after all new turns of a thread were consolidated.
-        forget_requests: whether requests of the user to forget a topic are carried out.
+        forget: carries out the requests of the user to forget something; None if they are not.
     """
 
     def __init__(
@@ -81,11 +96,12 @@ class Runs:
         reflect_every: int | None = None,
         reader_for: ReaderFor | None = None,
         follow: Follow | None = None,
-        forget_requests: bool = True,
+        forget: Forget | None = None,
     ) -> None:
         self._handle = handle
-        self._forget_requests = forget_requests
+        self._forget = forget
         self._extractor = extractor
+        self.model = ModelState(extractor.name, handle.clock)
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._relations = relations
         self._reader_for = reader_for
@@ -115,6 +131,15 @@ class Runs:
         """Whether the extractor uses a model; the rules replace a model that fails."""
         return type(self._extractor) is not RuleExtractor
 
+    @property
+    def failed_model_calls(self) -> int:
+        """Number of calls of the language model that failed, or whose answer was of no use.
+
+        Calls of this memory in this process, since it was made.
+        """
+        usage: ModelUsage = getattr(self._extractor, "usage", NO_USAGE)
+        return usage.failed + self.model.unusable
+
     @measured("consolidate", CONSOLIDATED, attrgetter("events"))
     async def consolidate_next(
         self,
@@ -123,8 +148,12 @@ class Runs:
         *,
         job_type: JobType = JobType.FULL_CONSOLIDATION,
         by_rules: bool = False,
+        reads_all: bool = False,
     ) -> RunReport:
-        """Do one run over the next turns. by_rules: use the rules instead of a failing model.
+        """Do one run over the next turns.
+
+        by_rules: use the rules instead of a failing model. reads_all: ask a model also about
+        sessions that tell nothing.
 
         Calls follow when no turns remain, even if there were none, to repeat a failed call. A
         conversation gets no summary, and ends when all its turns are read. Raises InvalidInput for
@@ -141,11 +170,13 @@ class Runs:
         extractor, instead_of = self._extractor, None
         if by_rules:
             extractor, instead_of = RuleExtractor(), self._extractor.name
+        elif reads_all and isinstance(extractor, Sparing):
+            extractor = extractor.reading_all()
         reader = await self._reader_for(scope, thread_id, extractor) if self._reader_for else None
         if reader:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
         with_graph = reader is None or reader.with_graph
-        report = await Consolidation(
+        run = Consolidation(
             storage=storage,
             embedding=self._handle.embedding,
             extractor=extractor,
@@ -157,8 +188,16 @@ class Runs:
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
             private_only=reader is not None and reader.private_only,
-            forget_requests=self._forget_requests,
-        ).run()
+            forget=self._forget,
+        )
+        try:
+            report = await run.run()
+        except ModelUnavailable as error:
+            if not by_rules:
+                self.model.failed(error)
+            raise
+        if report.usage.calls:
+            self.model.answered()
         if reader and not report.more:
             finishing = partial(finish_conversation, thread_id)
             await storage.transact(scope_path(scope), finishing, lock="none")
@@ -167,13 +206,89 @@ class Runs:
         return report
 
     async def consolidate(
-        self, scope: Scope, thread_id: ThreadId, *, job_type: JobType = JobType.FULL_CONSOLIDATION
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        *,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        reads_all: bool = False,
     ) -> RunReport:
-        """Do runs until all turns of the thread are read."""
-        report = await self.consolidate_next(scope, thread_id, job_type=job_type)
+        """Do runs until all turns of the thread are read; reads_all as in consolidate_next()."""
+        report = await self.read_next(scope, thread_id, job_type=job_type, reads_all=reads_all)
         while report.more:
-            report += await self.consolidate_next(scope, thread_id, job_type=job_type)
+            report += await self.consolidate_next(
+                scope, thread_id, job_type=job_type, reads_all=reads_all
+            )
         return report
+
+    async def read_skipped(self, scope: Scope) -> tuple[RunReport, Sequence[RunRecord]]:
+        """Have a model read the turns that runs skipped; return what it did, and the runs left.
+
+        Each such run is undone, so that its turns are unread, and its thread is consolidated. A run
+        that later ones build on is left.
+        """
+        skipped = [
+            run
+            for run in await self(scope, limit=MOST_RUNS)
+            if run.counts.get("skipped") and run.undone_at is None and run.thread_id
+        ]
+        left, threads = [], dict[ThreadId, None]()
+        for run in skipped:
+            try:
+                await self.undo(scope, run.run_id)
+            except Conflict:
+                left.append(run)
+            else:
+                threads[ThreadId(run.thread_id or "")] = None
+        report = NOTHING_NEW
+        for thread_id in threads:
+            report += await self.consolidate(scope, thread_id, reads_all=True)
+        return report, left
+    async def read_next(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        *,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        reads_all: bool = False,
+    ) -> RunReport:
+        """Do as consolidate_next(); the model also reads the turns that rules read in its place.
+
+        Their runs are undone first, unless the model failed a moment ago. If it fails then, the
+        rules read the turns again before the error is raised.
+        """
+        undone = 0
+        if self.by_model and self.model.failing_until is None:
+            for run in await self.stand_ins(scope, thread_id):
+                if job_type not in (JobType.FULL_CONSOLIDATION, run.kind):
+                    break  # this job would not read all that the run did
+                try:
+                    await self.undo(scope, run.run_id)
+                except Conflict as error:
+                    log.debug("what rules read stays: %s", error)
+                    break
+                undone += 1
+        try:
+            return await self.consolidate_next(
+                scope, thread_id, job_type=job_type, reads_all=reads_all
+            )
+        except ModelUnavailable:
+            more = undone > 0
+            while more:
+                report = await self.consolidate_next(
+                    scope, thread_id, job_type=job_type, by_rules=True
+                )
+                more = report.more
+            raise
+
+    async def stand_ins(self, scope: Scope, thread_id: ThreadId) -> Sequence[RunRecord]:
+        """Return the last runs of a thread in which rules stood in for the model, newest first.
+
+        Those before the last run of the model are left out.
+        """
+        runs = await self(scope, thread_id=thread_id, limit=STAND_INS)
+        standing = [run for run in runs if run.undone_at is None]
+        return [*takewhile(lambda run: "instead_of" in run.counts, standing)]
 
     def _reflection_due(self, job_type: JobType) -> ReflectionDue | None:
         if self._reflect_every is None or job_type is JobType.FAST_REPLAY:
@@ -185,9 +300,13 @@ class Runs:
         """Reflect on the newest memories of a user."""
         scope_path(scope)
         storage = await self._handle.storage()
-        return await reflect(
-            storage, self._handle.embedding, self._reflector, self._handle.clock, scope, limit
-        )
+        try:
+            return await reflect(
+                storage, self._handle.embedding, self._reflector, self._handle.clock, scope, limit
+            )
+        except ModelUnavailable as error:
+            self.model.failed(error)
+            raise
 
     async def undo(self, scope: Scope, run_id: UUID | str) -> None:
         """Undo a run."""
@@ -199,6 +318,7 @@ class Runs:
 
 SWEEP = 1000
 """Maximum number of expired memories deleted by one job."""
+KEY_REFUSED = "the key of the language model is refused, mend it"
 REFLECTED = 50
 """Number of the newest memories of a user that a reflection reads."""
 
@@ -241,22 +361,45 @@ class ConsolidationJobs:
 
     async def reflect(self, job: Job) -> dict[str, JsonValue]:
         """Reflect on the user of a job."""
-        report = await self._runs.reflect(job.scope, REFLECTED)
+        self._wait_for_key()
+        try:
+            report = await self._runs.reflect(job.scope, REFLECTED)
+        except ModelKeyRefused as error:
+            raise self._waiting(error) from error
         return {"reflections": report.reflections_generated}
 
     async def _consolidated(self, job: Job) -> RunReport:
-        """Do a run; at the last attempt use rules if the model fails, so that no turn is lost."""
+        """Do a run. At the last attempt rules stand in for a model that fails.
+
+        Then, or if the key of the model is refused, the job waits until the model answers.
+        """
         assert job.thread_id is not None
+        runs, thread = self._runs, (job.scope, job.thread_id)
+        self._wait_for_key()
         try:
-            return await self._runs.consolidate_next(
-                job.scope, job.thread_id, job_type=job.job_type
-            )
+            report = await runs.read_next(*thread, job_type=job.job_type)
+        except ModelKeyRefused as error:
+            raise self._waiting(error) from error
         except ModelQuotaExceeded:
             raise
         except ModelUnavailable as error:
-            if job.attempts < MAX_ATTEMPTS or not self._runs.by_model:
+            if job.attempts < MAX_ATTEMPTS or not runs.by_model:
                 raise
-            log.warning("job %s goes on by rules: %s", job.job_id, type(error).__name__)
-            return await self._runs.consolidate_next(
-                job.scope, job.thread_id, job_type=job.job_type, by_rules=True
+            log.warning("job %s goes on by rules: %s", job.job_id, reason(error))
+            report = await runs.consolidate_next(*thread, job_type=job.job_type, by_rules=True)
+            if isinstance(error, ModelOutputInvalid):  # asked again, it would hardly say better
+                return report
+        until = runs.model.failing_until
+        if until and not report.more and await runs.stand_ins(*thread):
+            raise Postponed(
+                "rules stand in for the model, which reads again once it answers", until
             )
+        return report
+
+    def _wait_for_key(self) -> None:
+        """Raise Postponed if the key of the model was refused a moment ago."""
+        if until := self._runs.model.refused_until:
+            raise Postponed(KEY_REFUSED, until)
+
+    def _waiting(self, error: ModelKeyRefused) -> Postponed:
+        return Postponed(f"{KEY_REFUSED}: {error}", self._runs.model.failed(error))

@@ -6,6 +6,7 @@ from .embedders import (
 from .failures import (
     coded_failure as coded_failure,
     model_failure as model_failure,
+    refuses_schema as refuses_schema,
     shortened_message as shortened_message,
 )
 from .language_model import (
@@ -18,3 +19,4 @@ from .language_model import (
     resolve_language_model as resolve_language_model,
 )
 from .offline_answer import offline_answer as offline_answer
+from .strict_schema import strict_schema as strict_schema

@@ -139,7 +139,7 @@ class Embedding:
         """
         if not texts:
             return None
-        vectors = await self._passages([text for _, _, text in texts], embedded)
+        vectors = await self.passages([text for _, _, text in texts], embedded)
         kept = [place for place, vector in enumerate(vectors) if vector.any()]
         if not kept:
             return None
@@ -152,7 +152,13 @@ class Embedding:
             vectors=vectors,
         )
 
-    async def _passages(self, texts: Sequence[str], embedded: dict[str, Vectors] | None) -> Vectors:
+    async def passages(
+        self, texts: Sequence[str], embedded: dict[str, Vectors] | None = None
+    ) -> Vectors:
+        """Return the vectors of texts as memories have them, shape (texts, dimensions).
+
+        embedded: vectors of earlier calls by text; new ones are added.
+        """
         unknown = [text for text in texts if text not in (embedded or ())]
         if unknown or not embedded:
             embedder = await self.embedder()

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
+from shared_core.errors import ModelKeyRefused, ModelQuotaExceeded, ModelUnavailable
 
 TOO_MANY_REQUESTS: Final = 429
 QUOTA_NAMES: Final = re.compile(r"rate_?limit|resource_?exhausted|too_?many_?requests|quota", re.I)
 STATUS_ATTRIBUTES: Final = ("status_code", "http_status", "code", "status")
-KEY_REFUSED: Final = ("401", "UNAUTHENTICATED")
+KEY_REFUSED: Final = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")
 KEY_REFUSALS: Final = re.compile(
     r"\bapi[ _-]?key (?:was )?(?:not (?:valid|found|provided)|invalid|expired|missing)"
     r"|API_KEY_INVALID"
@@ -23,6 +23,13 @@ KEY_REFUSALS: Final = re.compile(
     re.IGNORECASE,
 )
 KEY_VARIABLES: Final = "e.g. GOOGLE_API_KEY or GEMINI_API_KEY for Gemini, OPENAI_API_KEY for OpenAI"
+SCHEMA_REFUSED: Final = re.compile(
+    r"response_?format|response_?schema|response_?(?:json_?|mime_?)|json[_ ]?schema|json[_ ]mode"
+    r"|output_?(?:config|format)|structured[_ ]output|tool_?choice|\btools?\b",
+    re.IGNORECASE,
+)
+"""Names of the parameters that carry a schema, in errors of providers that do not take them."""
+REFUSALS_OF_REQUESTS: Final = frozenset(("400", "404", "415", "422", "501"))
 MAX_SHOWN_CHARACTERS: Final = 300
 MAX_CAUSES: Final = 5
 DELAY: Final = re.compile(
@@ -43,10 +50,7 @@ def model_failure(model: str, error: BaseException) -> ModelUnavailable:
     status = next((code for cause in causes for code in _codes(cause) if code.isdecimal()), "")
     status_text = f"status {status}, " if status else ""
     if any(_refuses_key(cause) for cause in causes):
-        return ModelUnavailable(
-            f"language model {model!r} failed: {status_text}no valid key, set the variable"
-            f" its client reads, {KEY_VARIABLES}: {shown}"
-        )
+        return _key_refused(model, f"{status_text}no valid key", shown)
     return ModelUnavailable(f"language model {model!r} failed: {status_text}{shown}")
 
 
@@ -58,7 +62,23 @@ def coded_failure(model: str, code: str, message: str) -> ModelUnavailable:
             f"language model {model!r} exceeded its quota: {shown}",
             retry_after_s=_delay_in(message),
         )
+    if code in KEY_REFUSED:
+        return _key_refused(model, "no valid key", shown)
     return ModelUnavailable(f"language model {model!r} failed: {shown}")
+
+
+def _key_refused(model: str, what: str, shown: str) -> ModelKeyRefused:
+    return ModelKeyRefused(
+        f"language model {model!r} failed: {what}, set the variable its client reads,"
+        f" {KEY_VARIABLES}: {shown}"
+    )
+
+
+def refuses_schema(error: BaseException) -> bool:
+    """Return whether a provider refused a request because of the schema of its answer."""
+    codes = [code for cause in _causes(error) for code in _codes(cause) if code.isdecimal()]
+    refused = not codes or any(code in REFUSALS_OF_REQUESTS for code in codes)
+    return refused and bool(SCHEMA_REFUSED.search(str(error)))
 
 
 def retry_after_s(error: BaseException) -> float | None:

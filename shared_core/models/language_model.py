@@ -16,10 +16,12 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from shared_core.core.domain import JsonValue
+from shared_core.core.event_loops import on_hosts_loop
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelOutputInvalid
 from shared_core.models.failures import model_failure
 
@@ -46,13 +48,14 @@ class ModelRequest:
     system: Instructions. prompt: The request itself. schema: JSON Schema of the answer, or None for
     plain text. It has a title, no references, and only type, properties, required, items, enum and
     description. The prompt describes the same, for models without structured output.
-    max_output_tokens, temperature: Passed on by adapters if the host's object leaves them open.
+    max_output_tokens: Maximum tokens of the answer; None leaves it to the host's object.
+    temperature: Passed on by adapters if the host's object leaves it open.
     """
 
     system: str
     prompt: str
     schema: Mapping[str, JsonValue] | None = None
-    max_output_tokens: int = 8192
+    max_output_tokens: int | None = None
     temperature: float = 0.0
 
 
@@ -144,7 +147,7 @@ class FunctionModel:
         prompt = f"{request.system}\n\n{request.prompt}"
         try:
             if inspect.iscoroutinefunction(self._function):
-                answer = await self._function(prompt)
+                answer = await on_hosts_loop(partial(self._function, prompt))
             else:
                 answer = await asyncio.to_thread(self._function, prompt)
                 if inspect.isawaitable(answer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -224,6 +224,12 @@ def joined(chosen: Sequence[SummarySentence]) -> str:
         space = "" if not text or (chinese and text[-1] in "。！？；…」』”）") else " "
         text += space + candidate.text + ending
     return text
+
+
+def without_sentences(text: str, drops: Callable[[str], bool]) -> str:
+    """Return a text without the sentences for which drops() is true."""
+    kept = [one for one in sentences(text) if not drops(one)]
+    return ("" if language(text) == "zh" else " ").join(kept)
 
 
 def shortened(text: str, max_characters: int) -> str:

@@ -225,6 +225,17 @@ def topic_request(topic: str) -> ForgetRequest | None:
     return ForgetRequest(topic=named, is_whole=True) if named else None
 
 
+def may_ask_to_forget(text: str) -> bool:
+    """Tell whether a text has a word that requests to forget have; most such texts are none."""
+    return bool(_HINT.search(text))
+
+
+def topic_of_matter(text: str) -> str:
+    """Return the topic of a matter as 小周 of 小周那事; any other text as it is."""
+    named = _FRAME_ZH.match(text)
+    return named["topic"] if named else text.strip()
+
+
 def is_forget_request(text: str) -> bool:
     """Tell whether a turn only asks to forget something: it answers no question."""
     return any(one.is_whole for one in forget_requests(text))

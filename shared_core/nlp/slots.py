@@ -21,6 +21,8 @@ MAX_SLOT_CHARACTERS: Final = 48
 FAVOURITE: Final = "favourite"
 RELATION: Final = "relation"
 ABOUT: Final = "about"
+DENIED: Final = "not_"
+"""Begins the name of a slot whose values the user denied."""
 FAVOURITES: Final = ("favourite", "favorite", "fav", "最喜欢的", "最爱的")
 INNER: Final = {"name": "", "age": ".age", "residence": ".place"}
 """Suffix of a relative's slot in "relation.daughter"; other slots add their own name."""
@@ -77,6 +79,12 @@ def slot_about(subject: str, slot: Slot) -> Slot:
 def is_kin(subject: str) -> bool:
     """Tell whether a subject is a word for a relative or pet, not a name."""
     return _slug(subject).replace("_", " ") in _kinship()
+
+
+def denial_slot(slot: str) -> str:
+    """Return the slot that holds what is denied of a slot: "not_allergy" for "allergy"."""
+    person, dot, name = slot.rpartition(".")
+    return f"{person}{dot}{DENIED}{name}"
 
 
 def about_slot(subject: str, relation_slot: str) -> str:

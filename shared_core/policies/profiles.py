@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from uuid import UUID
 
-from shared_core.core.domain import Event, JsonValue, ThreadId, Turn
+from shared_core.core.domain import USER, Event, FactDraft, JsonValue, ThreadId, Turn
+from shared_core.nlp.text import language
 from shared_core.ports.operations import (
     Aggregate,
     Condition,
+    Join,
     Policy,
     Row,
     Select,
@@ -48,6 +51,13 @@ _STAGE_COLUMNS = (
 )  # fmt: skip
 _EVENT_COLUMNS = (
     "event_id", "author", "role", "text", "occurred_at", "metadata", "importance", "expires_at",
+)  # fmt: skip
+_DRAWN = (
+    "memory_id", "fact_type", "slot", "key", "value", "functional", "valid_until", "valid_from",
+    "confidence", "pattern", "m.text", "m.importance", "m.expires_at",
+)  # fmt: skip
+_RETRACTED = (
+    "fact_type", "slot", "subject_key", "value", "valid_until", "pattern", "event_ids",
 )  # fmt: skip
 _RANGE = re.compile(r"\[(\d+),(\d+)\)")
 _REMEMBERED = is_not_null("memory_seq")
@@ -250,6 +260,81 @@ def turns_to_profile(
     ]
     unread = [row for row in rows if row[0] not in known][:limit]
     return [(row[0], Event(**dict(zip(_EVENT_COLUMNS, row[1:], strict=True)))) for row in unread]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReading:
+    """What consolidation drew from turns of a thread: facts, ends of facts, and the summary."""
+
+    facts: Sequence[FactDraft] = ()
+    summary: str = ""
+
+
+def reading_of(thread_id: ThreadId, event_ids: Sequence[str]) -> Policy[StoredReading | None]:
+    """Return what is stored of turns of a thread, in their order; nothing that was set aside.
+
+    None if one of the turns was not consolidated.
+    """
+    of_thread, order = equal("thread_id", thread_id), {one: at for at, one in enumerate(event_ids)}
+    memories = (Join("memories", "m", (("memory_id", "memory_id"),)),)
+    threads, turns, sources, retractions, summaries = yield [
+        Select("threads", ("consolidated_seq",), (of_thread,)),
+        Select(
+            "events", ("event_id", "memory_seq"), (of_thread, one_of("event_id", sorted(order)))
+        ),
+        Select(
+            "memory_sources",
+            ("memory_id", "basis", "event_id"),
+            (of_thread, one_of("event_id", sorted(order))),
+        ),
+        Select("retractions", _RETRACTED, (of_thread, equal("is_doubt", False))),
+        Select(
+            "memories", ("text",), (of_thread, equal("kind", "summary"), is_null("superseded_at"))
+        ),
+    ]
+    mark = threads[0][0] if threads else 0
+    if order.keys() != {row[0] for row in turns if row[1] is not None and row[1] <= mark}:
+        return None
+    bases: dict[tuple[UUID, int], list[str]] = {}
+    for memory_id, basis, event_id in sources:
+        bases.setdefault((memory_id, basis), []).append(event_id)
+    ids = sorted({memory_id for memory_id, _ in bases})
+    [rows] = yield [Select("facts", _DRAWN, (one_of("memory_id", ids),), memories)]
+    by_id = {row[0]: row for row in rows if row[-1] is None or row[6] is None}
+    found = [
+        _stated(by_id[memory_id], sorted(said, key=order.__getitem__))
+        for (memory_id, _), said in bases.items()
+        if memory_id in by_id
+    ]
+    for row in retractions:
+        if said := sorted((one for one in row[-1] if one in order), key=order.__getitem__):
+            found.append(_ended(row, said))
+    found.sort(key=lambda one: (order[one.event_id], one.operation == "assert"))
+    return StoredReading(facts=found, summary=summaries[0][0] if summaries else "")
+
+
+def _stated(row: Row, turns: Sequence[str]) -> FactDraft:
+    _, fact_type, slot, key, value, functional, valid_until, valid_from, *rest = row
+    confidence, pattern, text, importance, _ = rest
+    about = key.removeprefix(slot)
+    return FactDraft(
+        fact_type=fact_type, slot=slot, value=str(value), statement=text, event_id=turns[-1],
+        functional=functional, confidence=confidence, pattern=pattern, language=language(text),
+        other_event_ids=tuple(turns[:-1]), importance=importance, valid_from=valid_from,
+        subject=about[1:].partition(":")[0] if about.startswith("@") else USER,
+        valid_until=valid_until,
+    )  # fmt: skip
+
+
+def _ended(row: Row, turns: Sequence[str]) -> FactDraft:
+    fact_type, slot, subject_key, value, valid_until, pattern, _ = row
+    about = subject_key.removeprefix(slot)
+    return FactDraft(
+        fact_type=fact_type, slot=slot, value=value, statement="", event_id=turns[-1],
+        functional=not value, confidence=1.0, pattern=pattern, language=language(value),
+        operation="retract", other_event_ids=tuple(turns[:-1]), valid_from=valid_until,
+        subject=about[1:] if about.startswith("@") else USER,
+    )  # fmt: skip
 
 
 def forgotten_turns(thread_id: ThreadId, event_ids: Sequence[str]) -> Select:

@@ -20,8 +20,6 @@ from shared_core.ports.operations import (
     Select,
     compare,
     equal,
-    is_not_null,
-    is_null,
     one_of,
     one_of_rows,
     open_after,
@@ -89,14 +87,16 @@ def known_of(
     )  # fmt: skip
 
 
-def held_facts(limit: int) -> Policy[list[HeldFact]]:
-    """Return the newest facts that hold, then the newest that ended; limit: of each."""
+def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
+    """Return the newest facts that hold now, plans among them, then the newest that ended.
+
+    limit: of each.
+    """
     memories = (Join("memories", "m", (("memory_id", "memory_id"),)),)
-    open_ = (is_null("valid_until"), is_null("superseded_at"))
     order = ("-recorded_at", "-memory_id")
+    ends = open_after("valid_until", now), compare("valid_until", "<=", now)
     held, ended = yield [
-        Select("facts", _HELD, open_, memories, order=order, limit=limit),
-        Select("facts", _HELD, (is_not_null("valid_until"),), memories, order=order, limit=limit),
+        Select("facts", _HELD, (end,), memories, order=order, limit=limit) for end in ends
     ]
     ended = [row for row in ended if row[-1] is None]  # others were set aside, and will expire
     ids = sorted(row[0] for row in [*held, *ended])
@@ -106,12 +106,13 @@ def held_facts(limit: int) -> Policy[list[HeldFact]]:
     turns: defaultdict[UUID, set[str]] = defaultdict(set)
     for memory_id, event_id in sources:
         turns[memory_id].add(event_id)
-    return [_held(row, turns[row[0]]) for row in [*held, *ended]]
+    found = [*((row, None) for row in held), *((row, row[7]) for row in ended)]
+    return [_held(row, turns[row[0]], end) for row, end in found]
 
 
-def _held(row: Row, turns: Iterable[str]) -> HeldFact:
+def _held(row: Row, turns: Iterable[str], ended_at: datetime | None) -> HeldFact:
     (
-        memory_id, fact_type, slot, key, value, functional, recorded_at, valid_until, text, shown,
+        memory_id, fact_type, slot, key, value, functional, recorded_at, _, text, shown,
         thread_id, _,
     ) = row  # fmt: skip
     about = key.removeprefix(slot)
@@ -128,7 +129,7 @@ def _held(row: Row, turns: Iterable[str]) -> HeldFact:
         thread_id=thread_id,
         event_ids=tuple(sorted(turns)),
         is_doubted=doubted_at(shown) is not None,
-        ended_at=valid_until,
+        ended_at=ended_at,
     )
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from shared_core.policies.forgetting import TurnKey
 from shared_core.policies.run_records import LAST_NUMBER, RunChange, caller_run, iso, logged
 from shared_core.ports.operations import (
     Condition,
@@ -30,6 +31,7 @@ from shared_core.ports.operations import (
     is_not_null,
     is_null,
     one_of,
+    one_of_rows,
 )
 
 FORGET_REQUEST = "forget"
@@ -53,7 +55,8 @@ class _Memory(NamedTuple):
 class SetAside:
     """Number of memories, and of facts and edges among them, that were set aside by a run.
 
-    run_id: None if there was nothing to set aside. until: when they expire.
+    run_id: None if there was nothing to set aside. until: when they expire. is_too_much: nothing
+    was, because it would be more than allowed.
     """
 
     run_id: UUID | None
@@ -61,6 +64,23 @@ class SetAside:
     facts: int = 0
     edges: int = 0
     until: datetime | None = None
+    is_too_much: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedBeside:
+    """What a request names beside a topic.
+
+    turns: they go with all that was drawn from them. asking: the turns that ask; they go alone.
+    facts: ids of facts; they go with the turns that tell them.
+    """
+
+    turns: frozenset[TurnKey] = frozenset()
+    asking: frozenset[TurnKey] = frozenset()
+    facts: frozenset[UUID] = frozenset()
+
+
+NOTHING_NAMED = NamedBeside()
 
 
 def set_aside(
@@ -71,8 +91,10 @@ def set_aside(
     asked_at: datetime,
     now: datetime,
     until: datetime,
+    named_beside: NamedBeside = NOTHING_NAMED,
+    most: int | None = None,
 ) -> Policy[SetAside]:
-    """Set aside the memories whose text is about a topic; return how many.
+    """Set aside the memories whose text is about a topic, or that are named; return how many.
 
     Args:
         run_id: of the new run.
@@ -81,10 +103,17 @@ def set_aside(
         names: normalised names of the topic, for edges of the graph.
         asked_at: what a thread holds of later turns stays.
         now, until: when it happens, and when the memories expire.
+        named_beside: turns and facts that go too.
+        most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
+    chosen, statements = yield from _named_memories(named_beside)
+
+    def goes(one: _Memory) -> bool:
+        return one.memory_id in chosen or one.text in statements or is_about(one.text)
+
     for path in paths:
-        found = yield from _below(path, is_about)
+        found = yield from _below(path, goes)
         about += [one for one in found if _is_before(one, asked_at)]
     ids = sorted(one.memory_id for one in about)
     named = sorted(names)
@@ -106,6 +135,8 @@ def set_aside(
     gone = {one.memory_id for one in (*summaries, *retired, *expiring)}
     if not gone and not ending:
         return SetAside(run_id=None)
+    if most is not None and len(gone) > most:
+        return SetAside(run_id=None, is_too_much=True)
     done = SetAside(
         run_id=run_id, memories=len(gone), facts=len(facts), edges=len(ending), until=until
     )
@@ -158,14 +189,40 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
-def _below(path: str, is_about: Callable[[str], bool]) -> Policy[list[_Memory]]:
+def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str]]]:
+    """Return the ids of the memories that a request names beside its topic, and texts of facts.
+
+    Entries of profiles repeat the text of a fact.
+    """
+    if named == NOTHING_NAMED:
+        return set(), frozenset()
+    these_facts = one_of("memory_id", sorted(named.facts))
+    told, texts = yield [
+        Select("memory_sources", ("thread_id", "event_id"), (these_facts,)),
+        Select("memories", ("text",), (these_facts,)),
+    ]
+    telling = {(row[0], row[1]) for row in told}
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    turns = sorted({*named.turns, *named.asking, *telling})
+    where = (one_of_rows(("thread_id", "event_id"), turns),)
+    columns = ("memory_id", "thread_id", "event_id", "m.kind")
+    [rows] = yield [Select("memory_sources", columns, where, (memories,))]
+    found = {*named.facts}
+    for memory_id, thread_id, event_id, kind in rows:
+        turn = (thread_id, event_id)
+        goes = turn in named.turns or kind == "episodic" or (turn in telling and kind == "summary")
+        found |= {memory_id} if goes else set()
+    return found, frozenset(row[0] for row in texts)
+
+
+def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:
     found: list[_Memory] = []
     behind: tuple[Any, ...] = ()
     while True:
         where = (begins_with("namespace", path), *behind)
         order = ("memory_id",)
         [page] = yield [Select("memories", _Memory._fields, where, order=order, limit=PAGE)]
-        found += [one for one in map(_Memory._make, page) if is_about(one.text)]
+        found += [one for one in map(_Memory._make, page) if goes(one)]
         if len(page) < PAGE:
             return found
         behind = (after(order, page[-1][:1]),)

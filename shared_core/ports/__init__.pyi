@@ -17,6 +17,7 @@ from .jobs import (
     JobStatus as JobStatus,
     JobType as JobType,
     check_delay as check_delay,
+    checked_strategy as checked_strategy,
 )
 from .recall import Ranking as Ranking, Reranker as Reranker
 from .session_logs import Seen as Seen, SessionRecord as SessionRecord, StateChange as StateChange

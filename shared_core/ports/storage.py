@@ -100,6 +100,26 @@ class Acquainted(Protocol):
 
 
 @runtime_checkable
+class Summarising(Protocol):
+    """An extractor whose extract() can write the summary of the thread along, in the same call."""
+
+    def summing_up(self, previous: str, max_characters: int) -> Extractor:
+        """Return an extractor for one window that also continues a summary.
+
+        previous: the summary of the turns before, or "". The result is Extraction.summary, "" if
+        it has none; a summary of turns that were skipped is left to the rules.
+        """
+
+
+@runtime_checkable
+class Sparing(Protocol):
+    """An extractor that asks no model about sessions that tell nothing."""
+
+    def reading_all(self) -> Extractor:
+        """Return an extractor that asks it about those as well."""
+
+
+@runtime_checkable
 class Revisable(Protocol):
     """An extractor that may read turns without comparing them with what is held.
 

@@ -31,9 +31,11 @@ from shared_core.extraction.draft_validation import validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.trained_reader import is_proposed_end
 from shared_core.knowledge.fact_planning import FactPlan
+from shared_core.nlp.affect import emotion_of
 from shared_core.nlp.keywords_and_topics import topics
 from shared_core.nlp.text import has_words
 from shared_core.ports.profiles import StageRecord, StageStatus
+from shared_core.ports.storage import Summarising
 from shared_core.privacy.sanitizing import Intake, is_small_talk
 from shared_core.profiles.entries import (
     Basis,
@@ -59,6 +61,7 @@ from shared_core.profiles.transcript import SessionConversation
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from shared_core.policies.profiles import StoredReading
     from shared_core.ports.storage import Clock, Extractor
 
 
@@ -105,7 +108,8 @@ class Modification:
     events: the turns that may be stored. read: the turns about the subject, in the role "user".
     user_turns: the source of summary. drafts: the facts in read. left_out: number of
     turns that are forgotten, expire, hold no words or only small talk. fallback: the error for
-    which the rules replaced the model.
+    which the rules replaced the model. by_model: whether a model may read the turns: not what
+    consolidation read before.
     """
 
     thread_id: ThreadId
@@ -124,6 +128,7 @@ class Modification:
     extractor: str
     usage: ModelUsage = NO_USAGE
     fallback: str | None = None
+    by_model: bool = True
 
     def basis_of(self, draft: FactDraft) -> Basis:
         """Return the turns that support a draft together."""
@@ -244,25 +249,42 @@ class ProfilePipeline:
         """The name of the extractor, as it is stored."""
         return self._extractor.name
 
+    @property
+    def by_model(self) -> bool:
+        """Whether the extractor asks a model."""
+        return not isinstance(self._extractor, RuleExtractor)
+
     async def modification_stage(
         self,
         conversation: SessionConversation,
         *,
         subject: Subject = "user",
         forgotten: Collection[str] = frozenset(),
+        stored: StoredReading | None = None,
     ) -> Modification:
         """Clean and redact a conversation, and extract its facts and its summary.
 
-        forgotten: ids of turns that must not be read again. If the model gives two useless answers,
-        the rules replace it and fallback names the error. Raises ModelUnavailable if the model
-        cannot be reached.
+        A model answers both in one call. If it gives two useless answers, the rules replace it and
+        fallback names the error. Raises ModelUnavailable if the model cannot be reached.
+
+        Args:
+            conversation: The turns.
+            subject: Whom the profile is about.
+            forgotten: Ids of turns that must not be read again.
+            stored: What consolidation drew from the turns; no model is asked then.
         """
         kept = [self._intake.event(event) for event in conversation.events
                 if event.event_id not in forgotten]  # fmt: skip
         spoken = [event for event in kept if _tells(event)]
         read = turns_of_subject(subject, spoken)
-        extraction, failure = await self._extracted(read)
-        summary, usage, by_rules, summary_failure = await self._summed_up(spoken)
+        if stored is not None:
+            extraction, failure = _from_stored(stored, read), None
+        else:
+            extraction, failure = await self._extracted(read)
+        summary, by_rules = extraction.summary, False
+        if not summary:
+            by_user = [event for event in spoken if event.role == "user"]
+            summary, by_rules = await self._quoted(by_user), True
         sound = validated(extraction, {event.event_id for event in read}, set(), set())
         return Modification(
             thread_id=conversation.conversation_id,
@@ -283,33 +305,30 @@ class ProfilePipeline:
             rejected=sound.rejected,
             at=max((event.occurred_at for event in spoken), default=self._clock()),
             extractor=self._rules.name if failure else self._extractor.name,
-            usage=extraction.usage + usage,
-            fallback=failure or summary_failure,
+            usage=extraction.usage,
+            fallback=failure,
+            by_model=stored is None,
         )
 
     async def _extracted(self, turns: Sequence[Event]) -> tuple[Extraction, str | None]:
+        """Return the drafts of turns, with a summary if a model reads, and any failure."""
         if not turns:
             return Extraction(), None
+        reader = self._extractor
+        if isinstance(reader, Summarising):
+            reader = reader.summing_up("", EVENT_CHARACTERS)
         try:
-            return await self._extractor.extract(turns, ()), None
+            return await reader.extract(turns, ()), None
         except ModelOutputInvalid as error:
             log.warning("a profile is read by rules in place of %s: %s", self.name, error)
             return await self._rules.extract(turns, ()), type(error).__name__
 
-    async def _summed_up(self, turns: Sequence[Event]) -> tuple[str, ModelUsage, bool, str | None]:
-        """Return the summary, its usage, whether it is in the user's words, and any failure."""
-        by_user = [event for event in turns if event.role == "user"]
+    async def _quoted(self, by_user: Sequence[Event]) -> str:
+        """Return a summary in the user's words."""
         if not by_user:
-            return "", NO_USAGE, True, None
-        if isinstance(self._extractor, RuleExtractor):
-            summary, usage = await self._rules.summarise(by_user, "", EVENT_CHARACTERS)
-            return summary, usage, True, None
-        try:
-            summary, usage = await self._extractor.summarise(turns, "", EVENT_CHARACTERS)
-        except ModelOutputInvalid as error:
-            summary, usage = await self._rules.summarise(by_user, "", EVENT_CHARACTERS)
-            return summary, usage, True, type(error).__name__
-        return summary, usage, False, None
+            return ""
+        summary, _ = await self._rules.summarise(by_user, "", EVENT_CHARACTERS)
+        return summary
 
     def update_profile_stage(
         self, profile_memory: ProfileMemory, modification: Modification
@@ -356,7 +375,8 @@ class ProfilePipeline:
         """Conclude findings from the turns. concluded: an earlier result of a model, to reuse."""
         observed, profile = _observed(profile_update), profile_update.profile_memory
         found = mind_by_rules(observed, before)
-        if not isinstance(self._extractor, PromptableExtractor) or not observed.turns:
+        asks = isinstance(self._extractor, PromptableExtractor)
+        if not (asks and observed.turns and profile_update.modification.by_model):
             concluded = TheoryOfMind(found=tuple(found), mind=before, extractor=self._rules.name)
         elif concluded is None:
             concluded = await self._asked(observed, profile, found)
@@ -421,6 +441,17 @@ class ProfilePipeline:
             )
             out |= counts_of_mind(mind)
         return self.create_updated_memory(previous, profile, events, mind), profile, events, mind
+
+
+def _from_stored(stored: StoredReading, turns: Sequence[Event]) -> Extraction:
+    """Return what consolidation drew from these turns; the rules read their emotions."""
+    ids = {event.event_id for event in turns}
+    emotions = {event.event_id: emotion_of(event.text) for event in turns}
+    return Extraction(
+        facts=[one for one in stored.facts if one.event_id in ids],
+        emotions={event_id: emotion for event_id, emotion in emotions.items() if emotion},
+        summary=stored.summary,
+    )
 
 
 def _tells(event: Event) -> bool:

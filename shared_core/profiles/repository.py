@@ -20,15 +20,18 @@ from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ingest.events import append_events, texts_of, turn_rows
 from shared_core.policies.profile_versions import drop_profile, save_profile
 from shared_core.policies.profiles import (
+    StoredReading,
     forgotten_turns,
     pipeline_history,
     profile_by_id,
     profile_of,
+    reading_of,
     recent_threads,
     select_versions,
     turns_to_profile,
     version_of,
 )
+from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.conversations import CONVERSATION, check_thread
 from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.profiles import (
@@ -293,7 +296,8 @@ class ConversationRecords(ProfileStore):
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
         known = await storage.events.thread_events(self.scope, thread_id, MOST_TURNS)
         [buried] = await storage.read(scope_path(self.scope), [forgotten_turns(thread_id, ids)])
-        forgotten = {row[0] for row in buried}
+        hidden, _ = await self._query(partial(turns_set_aside, thread_id, ids))
+        forgotten = {row[0] for row in buried} | hidden
         by_id = {event.event_id: event for event in known}
         for event in () if follows else given.events:
             self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
@@ -583,8 +587,9 @@ class MemoryRepository(ConversationRecords):
         mark: dict[str, JsonValue] = {} if to_seq is None else {"to_seq": to_seq}
         with stages.timed("modification", {"messages": len(given.events), **mark}) as out:
             given, forgotten = await self._as_stored(given, follows=to_seq is not None)
+            reading = await self._reading(given) if previous.subject == "user" else None
             modification = await self.pipeline.modification_stage(
-                given, subject=previous.subject, forgotten=forgotten
+                given, subject=previous.subject, forgotten=forgotten, stored=reading
             )
             out |= counts_of(modification)
         turns = turn_rows(given.conversation_id, modification.events, intake=self._intake)
@@ -613,6 +618,13 @@ class MemoryRepository(ConversationRecords):
                 changed=stored.version != memory.version, new_turns=len(new), tries=tries,
             )  # fmt: skip
         raise AssertionError("unreachable")
+
+    async def _reading(self, given: SessionConversation) -> StoredReading | None:
+        """Return what consolidation drew from turns; None without a model, or for unread turns."""
+        if not self.pipeline.by_model:
+            return None
+        ids = [event.event_id for event in given.events]
+        return await self._query(partial(reading_of, given.conversation_id, ids))
 
     async def _newest(self, memory: Memory) -> Memory:
         stored = await self._of(memory.agent_id, memory.subject)

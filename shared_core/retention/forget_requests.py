@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from shared_core.core.domain import Event, JsonValue, Scope
+from shared_core.core.domain import Event, ForgetDraft, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, scope_path
 from shared_core.core.shown import shown
@@ -25,12 +25,14 @@ from shared_core.nlp.forget_requests import (
 )
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts
-from shared_core.policies.setting_aside import SetAside, set_aside
+from shared_core.policies.setting_aside import NOTHING_NAMED, NamedBeside, SetAside, set_aside
 
 log = logging.getLogger("hippocampus")
 
 KEPT_FOR: Final = timedelta(days=30)
 """Time for which undo_run() can bring back what was set aside."""
+MAX_BY_MODEL: Final = 200
+"""Maximum number of memories that one request found by a model sets aside."""
 MAX_PEOPLE: Final = 500
 """Maximum number of facts that are searched for the names of "my brother"."""
 
@@ -57,16 +59,18 @@ class CarriedOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A request and the turn that asks, if any.
+    """Requests and the turn that asks, if any.
 
     text: of that turn, which goes as well if it says nothing else. at: its time, None for now.
-    later: the texts of turns stored with it that were said after it, which stay.
+    later: the texts of turns stored with it that were said after it, which stay. named: what goes
+    beside the topic.
     """
 
-    request: ForgetRequest
+    requests: Sequence[ForgetRequest]
     text: str = ""
     at: datetime | None = None
     later: Collection[str] = ()
+    named: NamedBeside = NOTHING_NAMED
 
 
 class NewTurns(set[str]):
@@ -94,14 +98,14 @@ class ForgetRequests:
             requests = forget_requests(turn.text) if turn.role == "user" else ()
             later = {one.text for one in turns[place + 1 :]} - {one.text for one in turns[:place]}
             for request in requests:
-                asked = _Asked(request=request, text=turn.text, at=turn.occurred_at, later=later)
+                asked = _Asked(requests=[request], text=turn.text, at=turn.occurred_at, later=later)
                 done.append(await self._carry_out(scope, asked))
         return done
 
     async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
         """Carry out the requests in a text that the user says now."""
         requests = forget_requests(text) if self._is_on else ()
-        return [await self._carry_out(scope, _Asked(request=one, text=text)) for one in requests]
+        return [await self._carry_out(scope, _Asked(requests=[one], text=text)) for one in requests]
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic.
@@ -113,21 +117,44 @@ class ForgetRequests:
         request = topic_request(topic) if isinstance(topic, str) else None
         if request is None:
             raise InvalidInput(f"topic must name something, e.g. 'Theo', got {shown(topic)}")
-        return await self._carry_out(scope, _Asked(request=request))
+        return await self._carry_out(scope, _Asked(requests=[request]))
+
+    @property
+    def by_model(self) -> Callable[[Scope, ThreadId, ForgetDraft, datetime], Awaitable[int | None]]:
+        """Carries out a request that a model found in a turn of a thread, said at a moment.
+
+        It returns the number of memories that were set aside, None for more than MAX_BY_MODEL.
+        """
+
+        async def carry_out(
+            scope: Scope, thread_id: ThreadId, draft: ForgetDraft, at: datetime
+        ) -> int | None:
+            named = NamedBeside(
+                turns=frozenset((thread_id, one) for one in draft.event_ids),
+                asking=frozenset({(thread_id, draft.event_id)}),
+                facts=frozenset(draft.memory_ids),
+            )
+            requests = [one for topic in draft.topics if (one := topic_request(topic))]
+            asked = _Asked(requests=requests, at=at, named=named)
+            done = (await self._carry_out(scope, asked, MAX_BY_MODEL)).done
+            return None if done.is_too_much else done.memories
+
+        return carry_out
 
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
-    async def _carry_out(self, scope: Scope, asked: _Asked) -> CarriedOut:
-        request = asked.request
+    async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
         storage = await self._handle.storage()
         tenant, now = scope_path(scope), self._handle.clock()
-        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE))
-        names = names_of_topic(request, held)
+        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE, now))
+        names = {one: names_of_topic(one, held) for one in asked.requests}
 
         def goes(text: str) -> bool:
             if text == asked.text:
-                return request.is_whole
-            return text not in asked.later and is_about(request, text, names)
+                return all(one.is_whole for one in asked.requests)
+            is_later = text in asked.later
+            return not is_later and any(is_about(one, text, names[one]) for one in asked.requests)
 
+        called = {one.topic for one in asked.requests}.union(*names.values())
         done = await storage.transact(
             tenant,
             partial(
@@ -135,12 +162,14 @@ class ForgetRequests:
                 uuid7(),
                 [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
                 goes,
-                {normalised(request.topic), *map(normalised, names)},
+                {*map(normalised, called)},
                 asked.at or now,
                 now,
                 now + KEPT_FOR,
+                asked.named,
+                most,
             ),
         )
         if done.run_id is not None:
             log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
-        return CarriedOut(topic=request.topic, done=done)
+        return CarriedOut(topic=", ".join(one.topic for one in asked.requests), done=done)

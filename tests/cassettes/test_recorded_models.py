@@ -19,6 +19,7 @@ from google.adk.models.google_llm import Gemini
 from langchain_openai import ChatOpenAI
 from vcr.cassette import Cassette
 
+from shared_core import ModelLimits
 from shared_core.core.domain import Event, Extraction, HeldFact, MemoryId
 from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.llm_extractor import ModelExtractor
@@ -63,7 +64,7 @@ HELD = [
     )
 ]
 SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
-OPERATIONS = ["add", "update", "end", "doubt", "keep"]
+OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget"]
 
 
 def chat(**options: Any) -> ChatOpenAI:
@@ -74,7 +75,8 @@ def chat(**options: Any) -> ChatOpenAI:
 
 def extractor(llm: object, **options: Any) -> ModelExtractor:
     model = resolve_language_model(llm)
-    return ModelExtractor(model, RuleExtractor(), timeout_s=900, **options)
+    limits = ModelLimits(timeout_s=900, **options)
+    return ModelExtractor(model, RuleExtractor(), limits=limits)
 
 
 def sent(cassette: Cassette) -> list[Any]:
@@ -85,7 +87,6 @@ def check_plumbing(found: Extraction) -> None:
     """Whatever a model says, this holds."""
     ids = [fact.event_id for fact in found.facts] + [one.event_id for one in found.triples]
     ids += [one for statement in found.statements for one in statement.event_ids]
-    ids += [one for insight in found.insights for one in insight.event_ids]
     assert IDS.issuperset([*ids, *found.emotions, *found.importance, *found.needs_model])
     assert all(0 <= fact.confidence <= 1 <= fact.importance <= 10 for fact in found.facts)
     assert all(1 <= one <= 10 for one in found.importance.values())
@@ -102,7 +103,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     [first, *_] = sent(cassette)
     schema = first["response_format"]["json_schema"]["schema"]
     assert "json_schema" == first["response_format"]["type"]
-    assert ["facts", "statements", "insights", "relations", "feelings"] == schema["required"]
+    assert ["facts", "summary"] == schema["required"]
     assert OPERATIONS == schema["properties"]["facts"]["items"]["properties"]["op"]["enum"]
     assert SHOWN in first["messages"][1]["content"]
     assert ["system", "user"] == [message["role"] for message in first["messages"]]
@@ -110,7 +111,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     assert not any(event_id in json.dumps(first) for event_id in IDS)
     assert reader.usage.calls == len(cassette) <= 2
     assert reader.usage.input_tokens > 1000 and 0 < reader.usage.output_tokens <= 600
-    assert f"llm-v2/extract.v2/{MODEL}" == reader.name
+    assert f"llm-v3/extract.v3/{MODEL}" == reader.name
 
 
 async def test_langchain_openai_cut_off_twice_is_refused(cassette):
@@ -196,7 +197,7 @@ def gemini() -> Gemini:
 
 
 async def test_adk_gemini_holds_the_model_to_the_schema(cassette):
-    reader = extractor(gemini(), max_output_tokens=300)
+    reader = extractor(gemini(), max_tokens=300)
     try:
         check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
     except ModelOutputInvalid as error:

@@ -53,6 +53,15 @@ async def recall_without_model(dsn: str) -> bool:
         return (await memory.recall(ANA, "Where do I live?")).degraded
 
 
+async def read_by_a_model(dsn: str) -> None:
+    """Have a model answer with an end of what nobody showed it, and skip what tells nothing."""
+    wrong = '{"facts": [{"op": "end", "id": "f9", "turns": [1]}], "summary": "They talked."}'
+    async with open_memory(dsn, llm=lambda prompt: wrong, worker=False) as memory:
+        for thread, text in (("quit", "I quit my job."), ("thanks", "thanks!")):
+            await memory.append_events(ANA, thread, turns(text), later=True)
+            await memory.consolidate(ANA, thread)
+
+
 async def search_without_database(memory: MemoryEngine) -> None:
     """Let a search of ADK fail, which goes on without memories."""
     away = mock.AsyncMock(side_effect=StorageUnavailable("away"))

@@ -207,7 +207,7 @@ async def test_a_turn_is_handed_over_without_waiting_for_it(service):
     await ask(make(Model(), service), "s1", PARROT)
     [(events, given)] = service.batches
     assert ["user", "bot"] == [event.author for event in events]
-    assert {"hippocampus": {"wait": False}} == given["custom_metadata"]
+    assert {"hippocampus": {"wait": False, "strategy": None}} == given["custom_metadata"]
     assert WHO | {"session_id": "s1"} == {k: v for k, v in given.items() if k != "custom_metadata"}
 
 

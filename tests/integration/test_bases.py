@@ -161,8 +161,6 @@ class Model:
         self.answers = [json.dumps({"facts": [], "relations": answer}) for answer in answers]
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        if "summary so far" in request.prompt:
-            return ModelReply(text=json.dumps({"summary": "They talked."}))
         return ModelReply(text=self.answers.pop(0))
 
 

@@ -2,18 +2,24 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
 from google.adk.events import Event
+from google.adk.runners import InMemoryRunner
 from google.adk.sessions.session import Session
 from google.genai import types
 from turns import Clock
 
-from adk_memory import OpenMemoryService
+from adk_memory import MemoryPlugin, OfflineModel, OpenMemoryService
+from langgraph_store import HippocampusMiddleware, PgHippocampusStore
 from shared_core import ModelQuotaExceeded, ModelUnavailable, Scope, open_memory
+from tests.integration.telemetry_sdk import Growth
 from tests.integration.test_queue import jobs, now
 
 __all__ = ["now"]
@@ -72,16 +78,73 @@ async def test_who_waits_hears_of_the_failure_and_the_queue_tries_again(dsn, now
         assert ["Oslo"] == await values(service)
 
 
-async def test_the_rules_stand_in_at_the_last_try(dsn, now):
-    async with served(dsn, now, llm=Answering(ModelUnavailable("down"))) as service:
+async def test_what_rules_read_is_read_again_by_the_model_once_it_answers(dsn, now, caplog):
+    model = Answering(ModelUnavailable("down"))
+    async with served(dsn, now, llm=model) as service:
+        engine = service.engine
         with pytest.raises(ModelUnavailable, match="down"):
             await service.add_session_to_memory(session())
         for _ in range(5):
             assert [] == await values(service)
             now.forward(minutes=10)
-            await service.engine.jobs.serve(once=True)
+            await engine.jobs.serve(once=True)
+        for minutes in (0, 10):  # the model fails again: what the rules read is there all the same
+            now.forward(minutes=minutes)
+            await engine.jobs.serve(once=True)
+            [fact] = await engine.facts(ANN)
+            assert ("Oslo", "rules") == (fact.value, fact.extractor[:5])
+            assert [("pending", 4)] == jobs(dsn)
+        model.answers = [*ANSWERS]
+        now.forward(minutes=10)
+        assert 1 == (await engine.jobs.serve(once=True)).done
+        [fact] = await engine.facts(ANN)
+        assert ("Oslo", "llm") == (fact.value, fact.extractor[:3])
+        assert [] == await engine.jobs.list() and 7 == engine.runs.failed_model_calls
+    assert not any(one.exc_info for one in caplog.records if one.levelno > logging.DEBUG)
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert 7 == sum("ModelUnavailable: down" in one for one in told) == len(told)
+
+
+class Refused(Exception):
+    def __init__(self, status_code: int) -> None:
+        super().__init__("I live in Oslo.")
+        self.status_code = status_code
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_stops_the_reading_until_it_is_mended(dsn, now, caplog, status):
+    model = Answering(Refused(status))
+    async with served(dsn, now, llm=model, wait=False) as service:
+        engine = service.engine
+        await service.add_session_to_memory(session())
+        for half_minutes in range(12):  # asked once a minute, and as often as it takes
+            await engine.jobs.serve(once=True)
+            assert 1 + half_minutes // 2 == engine.runs.failed_model_calls
+            assert [] == await values(service) and [("pending", 0)] == jobs(dsn)
+            now.forward(31)
+        assert not await service.flush(60)  # and does not wait for ever
+        [line] = [one for one in caplog.records if one.levelno >= logging.WARNING]
+        assert f"status {status}, no valid key" in line.getMessage()
+        assert "Oslo" not in line.getMessage() and not line.exc_info
+        model.answers = [*ANSWERS]
+        now.forward(minutes=2)
+        assert 1 == (await engine.jobs.serve(once=True)).done
         assert ["Oslo"] == await values(service)
-        assert [("completed", 5)] == jobs(dsn)
+
+
+async def test_failed_calls_count_for_both_faces_and_as_a_metric(dsn):
+    async with open_memory(dsn, llm=Answering(Refused(401))) as engine:
+        grown = Growth()
+        plugin = MemoryPlugin(service=OpenMemoryService(engine=engine))
+        agent = LlmAgent(name="assistant", model=OfflineModel())
+        app = App(name="app", root_agent=agent, plugins=[plugin])
+        async with InMemoryRunner(app=app) as runner:
+            await runner.run_debug("I live in Oslo.", user_id="ann", quiet=True)
+            assert not await plugin.flush(60)
+        middleware = HippocampusMiddleware(PgHippocampusStore(engine=engine), app="app")
+        assert 1 == plugin.failures == middleware.failures
+        failed = {"gen_ai.request.model": f"{__name__}.Answering", "error.type": "ModelKeyRefused"}
+        assert 1 == grown.of("hippocampus.model.failures", failed)
 
 
 async def test_flush_sees_what_failed_done(dsn):

@@ -203,11 +203,9 @@ SAID = {
 }  # fmt: skip
 FACTS = {
     "facts": [{"turns": [1], "subject": "user", "slot": "residence", "value": "Leeds",
-               "statement": "User lives in Leeds.", "confidence": 0.9,
-               "importance": 8, "privacy": "private"}],
-    "statements": [], "insights": [], "relations": [], "feelings": [],
+               "statement": "User lives in Leeds."}],
+    "summary": "The user is tired of the rain in Leeds and thinks of moving to Seville.",
 }  # fmt: skip
-SUMMARY = {"summary": "The user is tired of the rain in Leeds and thinks of moving to Seville."}
 MIND = {
     "intent": [{"turns": [3], "label": "move", "text": "The user wants to move somewhere dry.",
                 "confidence": 0.8}],
@@ -250,9 +248,9 @@ def learner(learning, scope):
 
 
 async def test_a_model_reads_what_rules_cannot_and_every_finding_has_evidence(learner):
-    known, result = await learner.update(FACTS, SUMMARY, MIND)
+    known, result = await learner.update(FACTS, MIND)
     assert "User lives in Leeds." == known.get_profile_content()
-    assert [SUMMARY["summary"]] == known.get_event_content()
+    assert [FACTS["summary"]] == known.get_event_content()
     assert {"intent": "move", "emotion": "weariness", "social": "Mia"} == {
         one.dimension: one.label for one in known.mind.findings
     }
@@ -261,18 +259,18 @@ async def test_a_model_reads_what_rules_cannot_and_every_finding_has_evidence(le
     assert ("Honestly the rain up here in Leeds gets to me.",) == feeling.quotes
     [social] = known.mind.of("social")
     assert 0.7 == social.confidence and "mind.v1/" in social.extractor
-    assert 3 == result.usage.calls == len(learner.model.asked)
+    assert 2 == result.usage.calls == len(learner.model.asked)
     assert {"success"} == {stage.status for stage in result.stages}
 
 
 async def test_a_useless_answer_is_asked_for_once_more(learner):
-    known, _ = await learner.update(FACTS, SUMMARY, "Sure! Here you go.", MIND)
+    known, _ = await learner.update(FACTS, "Sure! Here you go.", MIND)
     assert known.mind.of("intent")
     assert "Your answer before could not be used" in learner.model.asked[-1].prompt
 
 
 async def test_rubbish_gives_way_to_the_rules_and_says_so(learner):
-    known, result = await learner.update("no", "nothing", "no", "rubbish {", "[]]")
+    known, result = await learner.update("no", "nothing", "rubbish {", "[]]")
     history = await learner.repository.get_pipeline_history(known.memory_id)
     assert [] == learner.model.answers
     assert "" == known.get_profile_content()
@@ -292,7 +290,7 @@ async def test_a_model_that_is_away_writes_nothing(learner):
 
 
 async def test_a_model_is_not_asked_again_when_somebody_else_came_first(learner, monkeypatch):
-    answers = {"Extraction": FACTS, "Summary": SUMMARY, "Mind": MIND}
+    answers = {"Extraction": FACTS, "Mind": MIND}
     model, repository, start = learner.model, learner.repository, Memory("bot")
 
     async def complete(request: Any) -> Any:
@@ -302,7 +300,7 @@ async def test_a_model_is_not_asked_again_when_somebody_else_came_first(learner,
     monkeypatch.setattr(model, "complete", complete)
     given = [{**SAID, "conversation_id": f"c{number}"} for number in range(4)]
     done = await asyncio.gather(*(repository.update_with_pipeline(start, one) for one in given))
-    assert 12 == len(model.asked)
+    assert 8 == len(model.asked)
     assert max(result.tries for _, result in done) > 1
     kept = await repository.load_memory_by_agent("bot")
     assert kept is not None and "User lives in Leeds." == kept.get_profile_content()
@@ -312,5 +310,5 @@ async def test_a_model_is_not_asked_again_when_somebody_else_came_first(learner,
 
 async def test_a_secret_in_an_answer_is_not_kept(learner):
     told = [{"turns": [1], "text": "The user's password is hunter2.", "confidence": 1}]
-    known, _ = await learner.update(FACTS, SUMMARY, {**MIND, "intent": told})
+    known, _ = await learner.update(FACTS, {**MIND, "intent": told})
     assert "hunter2" not in str(known.to_dict())

@@ -424,7 +424,6 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]
         [run] = await memory.runs(ANN)
         assert ("rules", "model-v1") == (run.extractor[:5], run.counts["instead_of"])
-        assert [] == await memory.jobs.list(ANN)
         assert await memory.recall(ANN, "Leeds")
 
 

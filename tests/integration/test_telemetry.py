@@ -44,6 +44,7 @@ from shared_core.models.embedders import E5Embedder
 from tests.integration.all_verbs import (
     ANA,
     TEXTS,
+    read_by_a_model,
     recall_without_model,
     search_without_database,
     turns,
@@ -420,6 +421,7 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
         await memory.append_events(ANA, "later", turns("I ski."), later=True)
         await memory.flush(60)
         await recall_without_model(dsn)
+        await read_by_a_model(dsn)
         await search_without_database(memory)
         await wait_for_a_busy_pool()
         await client.post("/recall", json={"user_id": "ana", "query": "tea"})

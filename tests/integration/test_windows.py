@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from turns import said
 
-from shared_core import Event, JobType, MemoryEngine, open_memory
+from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import NO_USAGE, ModelUsage
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -17,8 +17,8 @@ from shared_core.models.language_model import ModelReply, ModelRequest
 
 pytestmark = pytest.mark.both_engines
 
+ANN = Scope("app", "ann")
 Reading = Callable[..., Awaitable[MemoryEngine]]
-NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "feelings": []}'
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +42,18 @@ async def reading(module_dsn, scope):
 
 
 class Model:
-    """A fake: answers by what it is asked, and keeps what it was shown to sum up."""
+    """A fake: gives its answers in order, then a summary alone, and keeps what it was shown."""
 
     name = "fake"
 
-    def __init__(self, *answers: ModelReply, summary: str = "They talked.") -> None:
+    def __init__(self, *answers: ModelReply) -> None:
         self.answers = list(answers)
-        self.summary = ModelReply(text=json.dumps({"summary": summary}))
-        self.summed: list[str] = []
         self.read: list[str] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        if "summary so far" in request.prompt:
-            self.summed.append(request.prompt)
-            return self.summary
         self.read.append(request.prompt)
-        return self.answers.pop(0) if self.answers else ModelReply(text=NOTHING)
+        nothing = {"facts": [], "summary": f"They talked {len(self.read)} times."}
+        return self.answers.pop(0) if self.answers else ModelReply(text=json.dumps(nothing))
 
 
 def fact(turn: int, slot: str, value: str) -> dict[str, object]:
@@ -88,15 +84,18 @@ async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for
 
 
 @pytest.mark.parametrize("text", ["I had tea, nice", "我喜歡臺灣的龜苓膏與鹽酥雞，醫師說我過敏。"])
-async def test_every_turn_is_in_some_prompt_for_the_summary(reading, scope, text):
+async def test_every_turn_is_in_some_prompt_and_each_continues_the_summary(reading, scope, text):
     model = Model()
-    extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600)
+    extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600, reads_all=True)
     numbers = range(1000, 1100)
     turns = [said(number, f"T{number}T {text}") for number in numbers]
     memory = await reading(extractor, *turns, said(2000, "T2000T " + "word " * 900))
-    await memory.consolidate(scope, "t")
-    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(model.summed)))
-    assert len(model.summed) == len(model.read)
+    report = await memory.consolidate(scope, "t")
+    turns_of = [one.rsplit("<turns>", 1)[1] for one in model.read]
+    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(turns_of)))
+    assert report.usage.calls == len(model.read)
+    assert f"They talked {len(model.read)} times." == report.summary
+    assert "<previous>\nThey talked 1 times.\n" in model.read[1]
 
 
 class Telling(RuleExtractor):
@@ -129,14 +128,30 @@ async def test_a_summary_written_anew_tells_of_the_whole_thread(reading, scope, 
     assert None is (await memory.consolidate(scope, "t")).run_id
 
 
-async def test_a_refused_summary_costs_no_extraction(reading, scope):
+async def test_an_answer_without_a_summary_is_summed_up_by_rules(reading, scope):
     model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
-    model.summary = ModelReply(text="", finish="refused")
     extractor = ModelExtractor(model, RuleExtractor())
     memory = await reading(extractor, said(1, "Acme pays my wages these days."))
     report = await memory.consolidate(scope, "t")
     assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
     assert ["Acme"] == [one.value for one in await memory.facts(scope)]
     [run] = await memory.runs(scope)
-    assert ("llm-v2/extract.v2/fake", True) == (run.extractor, run.counts["summed_by_rules"])
+    assert ("llm-v3/extract.v3/fake", True) == (run.extractor, run.counts["summed_by_rules"])
     assert "instead_of" not in run.counts
+
+
+@pytest.mark.parametrize(("told", "is_shown"), [("The cast is off!", True), ("So dry.", False)])
+async def test_a_model_is_shown_the_fact_that_a_turn_ends_in_other_words(dsn, told, is_shown):
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.1] if re.search("leg|cast", text) else [0.1, 1.0] for text in texts]
+
+    model = Model()
+    extractor = ModelExtractor(model, RuleExtractor())
+    async with open_memory(dsn, extractor=extractor, embedder=embed, worker=False) as memory:
+        await memory.state_fact(ANN, "injury", "broke a leg")
+        for number in range(60):
+            await memory.state_fact(ANN, f"topic {number * 1111:06}", "word " * 40)
+        await memory.append_events(ANN, "t", [said(1, told)])
+        await memory.consolidate(ANN, "t")
+    assert is_shown == ("broke a leg" in model.read[0])
+    assert 20 < model.read[0].count("topic") < 60

@@ -3,8 +3,8 @@
 import pytest
 from every_case import every_case
 
-from adk_memory.uri import OPTIONS, parse_uri
-from shared_core import InvalidInput, open_memory
+from adk_memory.uri import OPTIONS, engine_arguments, parse_uri
+from shared_core import ExtractionStrategy, InvalidInput, ModelLimits, open_memory
 
 PASSWORD = "s3cret"
 
@@ -37,16 +37,24 @@ def test_options_come_with_their_types():
     query = (
         "schema=a_b&embedder=google%3Agemini-embedding-001&top_k=3&max_chars=200&pool_size=2"
         "&min_relevance=0.25&deadline_s=2&include_tool_results=TRUE&wait=0&fail_open=yes"
-        "&delete_memories=1&llm=gemini-3.5-flash&memories=turns"
+        "&delete_memories=1&llm=gemini-3.5-flash&memories=turns&delay_s=60&event_count=20"
+        "&token_threshold=off&llm_timeout_s=30&llm_concurrency=2&llm_retries=1&llm_max_tokens=900"
     )
     _, options = parse_uri(f"hippocampus://?{query}")
     expected = {
         "schema": "a_b", "embedder": "google:gemini-embedding-001", "top_k": 3, "max_chars": 200,
         "pool_size": 2, "min_relevance": 0.25, "deadline_s": 2.0, "include_tool_results": True,
         "wait": False, "fail_open": True, "delete_memories": True, "llm": "adk:gemini-3.5-flash",
-        "memories": "turns",
+        "memories": "turns", "delay_s": 60.0, "event_count": 20, "token_threshold": None,
+        "llm_timeout_s": 30.0, "llm_concurrency": 2, "llm_retries": 1, "llm_max_tokens": 900,
     }  # fmt: skip
     assert expected == options
+    arguments = engine_arguments(options)
+    assert ["embedder", "llm", "llm_limits", "pool_size", "schema", "strategy"] == sorted(arguments)
+    strategy = ExtractionStrategy(delay_s=60, event_count=20, token_threshold=None)
+    assert strategy == arguments["strategy"]
+    limits = ModelLimits(timeout_s=30, concurrency=2, retries=1, max_tokens=900)
+    assert limits == arguments["llm_limits"]
     assert {"llm": "langchain:openai:m"} == parse_uri("hippocampus://?llm=langchain:openai:m")[1]
     assert OPTIONS.keys() == options.keys()
 

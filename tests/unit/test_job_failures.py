@@ -4,7 +4,8 @@ import pytest
 from every_case import every_case
 
 from shared_core import CallableEmbedder, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
-from shared_core.jobs.retries import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
+from shared_core.core.failure_reason import reason
+from shared_core.jobs.retries import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, wait_s
 from shared_core.models.failures import model_failure
 
 SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"

@@ -1,14 +1,29 @@
 import asyncio
 import threading
 from typing import Any
+from unittest import mock
 
 import pytest
 from every_case import every_case
 
-from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
+from shared_core import (
+    InvalidInput,
+    ModelKeyRefused,
+    ModelLimits,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
 from shared_core.core.domain import ModelUsage
-from shared_core.core.event_loops import run_sync
-from shared_core.models import FunctionModel, ModelReply, ModelRequest, resolve_language_model
+from shared_core.core.event_loops import note_hosts_loop, run_sync
+from shared_core.core.model_limits import limits_in
+from shared_core.models import (
+    FunctionModel,
+    ModelReply,
+    ModelRequest,
+    call_limits,
+    resolve_language_model,
+)
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.failures import coded_failure, model_failure
 from tests.unit.scripted_model import ScriptedModel
@@ -35,7 +50,7 @@ class Counting:
 
 async def test_only_so_many_calls_are_under_way_across_threads_and_memories():
     model = Counting()
-    memories = [ModelCalls(model, max_concurrent_model_calls=2) for _ in range(2)]
+    memories = [ModelCalls(model, ModelLimits(concurrency=2)) for _ in range(2)]
     threads = [
         threading.Thread(target=lambda calls=calls: run_sync(calls.complete(REQUEST)))
         for calls in memories * 3
@@ -61,20 +76,87 @@ async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place():
             raise AssertionError
 
     model = Slow()
-    hasty = ModelCalls(model, max_concurrent_model_calls=1, timeout_s=0.05)
+    hasty = ModelCalls(model, ModelLimits(concurrency=1, timeout_s=0.05))
     with pytest.raises(ModelUnavailable, match="'slow' did not answer within 0.05 s"):
         await hasty.complete(REQUEST)
-    patient = ModelCalls(model, max_concurrent_model_calls=1)
+    assert ModelUsage(failed=1) == hasty.usage
+    patient = ModelCalls(model, ModelLimits(concurrency=1))
     assert "" == (await patient.complete(REQUEST))[0].text
 
 
 async def test_a_call_that_is_cancelled_frees_its_place():
-    calls = ModelCalls(Counting(), max_concurrent_model_calls=1)
+    calls = ModelCalls(Counting(), ModelLimits(concurrency=1))
     first = asyncio.create_task(calls.complete(REQUEST))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
     await calls.complete(REQUEST)
+
+
+@every_case(
+    (ModelUnavailable("down"), 3),
+    (ModelKeyRefused("no"), 1),
+    (ModelQuotaExceeded("full"), 1),
+    (ModelOutputInvalid("junk"), 1),
+)
+async def test_a_call_is_retried_only_where_that_may_help(error, times):
+    class Failing(Counting):
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            self.all += 1
+            raise error
+
+    model = Failing()
+    asked = ModelCalls(model, ModelLimits(retries=2))
+    with pytest.raises(type(error)), mock.patch.object(call_limits, "FIRST_WAIT_S", 0.0):
+        await asked.complete(REQUEST)
+    assert (times, ModelUsage(failed=times)) == (model.all, asked.usage)
+
+
+@every_case({"timeout_s": 0}, {"concurrency": 0}, {"retries": -1}, {"max_tokens": 1.5})
+def test_limits_out_of_range_are_refused_by_name(given):
+    with pytest.raises(InvalidInput, match=next(iter(given))):
+        ModelLimits(**given)
+
+
+def test_limits_come_by_variables():
+    names = {"TIMEOUT_S": "30", "CONCURRENCY": "2", "RETRIES": "1", "MAX_TOKENS": "900"}
+    found = limits_in({f"HIPPOCAMPUS_LLM_{name}": value for name, value in names.items()})
+    assert ModelLimits(timeout_s=30, concurrency=2, retries=1, max_tokens=900) == found
+    assert None is limits_in({"HIPPOCAMPUS_LLM": "adk:m", "HIPPOCAMPUS_LLM_RETRIES": ""})
+    with pytest.raises(InvalidInput, match="HIPPOCAMPUS_LLM_RETRIES must be a number, got 'x'"):
+        limits_in({"HIPPOCAMPUS_LLM_RETRIES": "x"})
+
+
+async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_that_runs():
+    loops: list[asyncio.AbstractEventLoop] = []
+    asked = threading.Event()
+
+    async def answer(prompt: str) -> str:
+        loops.append(asyncio.get_running_loop())
+        asked.set()
+        if len(loops) == 3:
+            await asyncio.sleep(60)
+        return "fine"
+
+    async def host() -> None:
+        note_hosts_loop()
+        noted.set()
+        await asyncio.to_thread(asked.wait)
+
+    calls = ModelCalls(FunctionModel(answer))
+    note_hosts_loop()
+    await calls.complete(REQUEST)
+    run_sync(calls.complete(REQUEST))  # blocks this loop meanwhile
+    noted = threading.Event()
+    asked.clear()
+    thread = threading.Thread(target=lambda: asyncio.run(host()))
+    thread.start()
+    await asyncio.to_thread(noted.wait)
+    await calls.complete(REQUEST)  # the loop of the host ends while the model works
+    thread.join()
+    here, own, ended, again = loops
+    assert asyncio.get_running_loop() is here and own is again
+    assert ended not in (here, own) and ended.is_closed()
 
 
 async def test_a_function_is_a_model():
@@ -176,17 +258,19 @@ def test_any_other_failure_is_one_and_is_quoted_briefly():
 
 @every_case(
     APIError("no", status_code=401),
+    APIError("no", status_code=403),
+    APIError("no", status="PERMISSION_DENIED"),
     APIError("400 INVALID_ARGUMENT. API key not valid. Please pass a valid API key.", code=400),
     ValueError("No API key was provided. Please pass a valid API key."),
     APIError("Incorrect API key provided: sk-x", response=_Response(401)),
 )
 def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error):
     found = model_failure("m", error)
-    assert ModelUnavailable is type(found)
+    assert ModelKeyRefused is type(found)
     assert "no valid key, set the variable its client reads, e.g. GOOGLE" in str(found)
 
 
-@every_case(APIError("x", code=403), ValueError("the keys of the dict"))
+@every_case(APIError("x", code=404), ValueError("the keys of the dict"))
 def test_other_failures_are_no_matter_of_a_key(error):
     assert "valid key" not in str(model_failure("m", error))
 
@@ -195,3 +279,4 @@ def test_error_codes_say_the_same():
     assert isinstance(coded_failure("m", "429", "retry after 3 s"), ModelQuotaExceeded)
     assert isinstance(coded_failure("m", "RESOURCE_EXHAUSTED", ""), ModelQuotaExceeded)
     assert ModelUnavailable is type(coded_failure("m", "500", "x"))
+    assert ModelKeyRefused is type(coded_failure("m", "UNAUTHENTICATED", "x"))

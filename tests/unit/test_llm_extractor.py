@@ -15,7 +15,6 @@ from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, Mo
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import Composition, ShownMemory
 from shared_core.core.domain import (
-    Emotion,
     Event,
     Extraction,
     FactDraft,
@@ -32,7 +31,8 @@ from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import plan_facts
 from shared_core.models.language_model import ModelReply
-from tests.unit.scripted_model import NOON, ScriptedModel, fact, parts, reading, turns
+from shared_core.nlp.affect import emotion_of
+from tests.unit.scripted_model import NOON, ScriptedModel, fact, held, parts, reading, turns
 
 TALK = turns(
     "Hi, I'm Zhu. I moved from Google to Meta last month, so excited!",
@@ -50,36 +50,32 @@ async def drawn(
 
 
 async def test_an_answer_becomes_drafts():
-    more = {"since": "2026-02", "confidence": 0.95, "importance": 7, "privacy": "public"}
     extractor, _ = reading({
-        "facts": [fact([1], "company", "Meta", **more),
+        "facts": [fact([1], "company", "Meta", since="2026-02"),
                   fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
                   fact([1], "employer", "Google", op="end")],
-        "statements": [
-            {"turns": [3, 1], "text": "Zhu's daughter Cancan, five, draws.", "importance": 8}
-        ],
-        "insights": [{"turns": [1, 3], "category": "summary", "text": "A new job, a family."}],
+        "statements": [{"turns": [3, 1], "text": "Zhu's daughter Cancan, five, draws."}],
         "relations": [{"turn": 1, "subject": "user", "relation": "Works At", "object": "Meta"}],
-        "feelings": [{"turn": 1, "valence": 0.8, "arousal": 0.7, "label": "excited"}],
+        "summary": "Zhu moved to Meta. The password is 1234.",
     })  # fmt: skip
-    found = await extractor.extract(TALK, [])
-    excited = Emotion(valence=0.8, arousal=0.7, label="excited")
+    found = await extractor.summing_up("", 200).extract(TALK, [])
+    excited = emotion_of(TALK[0].text)
+    assert "Zhu moved to Meta." == found.summary
     meta, google, cancan = found.facts
     assert ("employer", "profile", True, "Meta") == parts(meta, "slot fact_type functional value")
     assert datetime(2026, 2, 1, tzinfo=UTC) == meta.valid_from
-    assert (0.95, 7.0, excited, "public") == parts(meta, "confidence importance emotion privacy")
-    assert ("extract.v2", "e1", "en") == (meta.pattern, meta.event_id, meta.language)
+    assert excited and (9.0, excited, None) == parts(meta, "importance emotion privacy")
+    assert ("extract.v3", "e1", "en") == (meta.pattern, meta.event_id, meta.language)
     assert ("retract", "Google") == (google.operation, google.value)
     assert ("Cancan", "about.cancan.age", "e3") == (cancan.subject, cancan.slot, cancan.event_id)
     [statement] = found.statements
-    assert (("e1", "e3"), excited, "private") == parts(statement, "event_ids emotion privacy")
-    assert ["summary"] == [insight.category for insight in found.insights]
+    assert (("e1", "e3"), excited, None) == parts(statement, "event_ids emotion privacy")
     [edge] = found.triples
     assert ("user", "works_at", "Meta", True) == parts(edge, "subject relation object functional")
-    assert {"e1": excited} == found.emotions
-    assert {"e1": 8.0, "e3": 8.0} == found.importance
+    assert excited == found.emotions["e1"]
+    assert {"e1": 9.0, "e3": 5.0} == found.importance
     assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == found.usage
-    assert "llm-v2/extract.v2/scripted" == extractor.name
+    assert "llm-v3/extract.v3/scripted" == extractor.name
 
 
 async def test_chinese_stays_chinese():
@@ -175,9 +171,11 @@ async def test_a_prompt_names_no_user_and_no_id_and_is_always_the_same():
     for _ in range(2):
         extractor, model = reading({"facts": []}, {"summary": "s"})
         await extractor.extract(TALK, turns("Good morning"))
-        await extractor.summarise(TALK, "before", 100)
+        await extractor.summarise(TALK[:2], "before", 100)
         prompts.append([(one.system, one.prompt, json.dumps(one.schema)) for one in model.asked])
     assert prompts[0] == prompts[1]
+    fixed, other = ((system, schema) for system, _, schema in prompts[0])
+    assert fixed == other, "the same for every call: a provider's cache takes it"
     assert "e1" not in prompts[0][0][1].split()
     assert "- user, 2026-03-01: Good morning" in prompts[0][0][1]
 
@@ -190,13 +188,35 @@ async def test_turns_without_the_user_cost_nothing():
     assert ("", ModelUsage()) == await extractor.summarise([], "", 200)
 
 
-async def test_a_session_takes_two_calls_and_one_more_if_an_answer_is_of_no_use():
-    extractor, model = reading("no idea", {"facts": []}, {"summary": "They talked."})
-    found = await extractor.extract(TALK, [])
-    _, usage = await extractor.summarise(TALK, "", 200)
-    assert 3 == (found.usage + usage).calls == extractor.usage.calls
+async def test_a_session_takes_one_call_and_one_more_if_an_answer_is_of_no_use():
+    extractor, model = reading("no idea", {"facts": [], "summary": "They talked."})
+    found = await extractor.summing_up("Hello.", 200).extract(TALK, [])
+    assert (2, 2, "They talked.") == (found.usage.calls, extractor.usage.calls, found.summary)
+    assert "<previous>\nHello.\n" in model.asked[0].prompt
     assert "no idea" in model.asked[1].prompt
     assert model.asked[1].prompt.startswith(model.asked[0].prompt)
+
+
+@every_case(
+    ("What should I cook tonight?", "Write me a poem about rain", "thanks!"), ("帮我写首诗", "谢谢")
+)
+async def test_a_session_that_tells_nothing_costs_nothing_until_all_is_to_be_read(*texts):
+    extractor, model = reading({"facts": []})
+    found = await extractor.extract(turns(*texts), [])
+    assert ([], len(texts), 0) == (model.asked, len(found.skipped), found.usage.calls)
+    found = await extractor.reading_all().extract(turns(*texts), [])
+    assert (1, ()) == (found.usage.calls, found.skipped)
+
+
+@every_case(
+    ("I moved to Rome",), ("the cast is off",), ("pls remove Marek from your memory",),
+    ("scrap what I told you about Marek",), ("算了当我没说，小周那事别记",), ("我今年不去了",),
+    ("agent: Do you still live in Rome?", "yes"), ("Acme it is, still",),
+)  # fmt: skip
+async def test_a_session_that_may_tell_something_is_read(*texts):
+    extractor, model = reading({"facts": []})
+    await extractor.knowing((), [held("Acme")]).extract(turns(*texts), [])
+    assert 1 == len(model.asked)
 
 
 async def test_long_sessions_are_read_in_parts():
@@ -258,14 +278,15 @@ async def test_a_turn_too_long_to_be_shown_is_said_to_be_unread():
 
 
 async def test_numbers_of_no_use_come_into_range():
-    found = await drawn(json.dumps({
-        "facts": [fact([1], "name", "Zhu", confidence=math.nan, importance="11"),
-                  fact(["turn 3"], "daughter", "Cancan", confidence=100, importance=-math.inf)],
-        "feelings": [{"turn": 1, "valence": -7, "arousal": "200%", "label": "x" * 999}],
-    }))  # fmt: skip
-    assert [(0.7, 10.0), (1.0, 1.0)] == [(one.confidence, one.importance) for one in found.facts]
-    emotion = found.emotions["e1"]
-    assert (-1.0, 1.0, 40) == (emotion.valence, emotion.arousal, len(emotion.label))
+    insights = [
+        {"memories": ["1", 2.0, -3], "text": "Runs.", "importance": wrong}
+        for wrong in (math.nan, "11", -math.inf)
+    ]
+    extractor, _ = reading(json.dumps({"insights": insights[:1]}), {"insights": insights[1:2]},
+                           json.dumps({"insights": insights[2:]}))  # fmt: skip
+    memories = [remembered(day, f"Ran on day {day}") for day in (1, 2)]
+    found = [(await extractor.reflect(memories))[0][0].importance for _ in insights]
+    assert [5.0, 10.0, 1.0] == found
 
 
 async def test_what_is_left_out_is_logged_without_a_word_of_it(caplog):
@@ -278,11 +299,9 @@ async def test_what_is_left_out_is_logged_without_a_word_of_it(caplog):
 @every_case(
     ({"summary": "Zhu moved to Meta."}, "Zhu moved to Meta."),
     ('```json\n{"summary": "Zhu moved."}\n```', "Zhu moved."),
-    ("```\nZhu moved to\n Meta.\n```", "Zhu moved to Meta."),
     ({"summary": "Zhu moved. " + "And so on. " * 30}, "Zhu moved. And so on. And so on."),
     ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
     ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
-    ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
     ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
     ({"summary": "word " * 30}, "word word word word word word word…"),
 )
@@ -298,7 +317,7 @@ async def test_a_summary_fits(answer, summary):
     {"other": "x"},
 )  # fmt: skip
 async def test_no_summary_is_an_error(answer):
-    extractor, _ = reading(answer)
+    extractor, _ = reading(answer, answer)
     with pytest.raises(ModelOutputInvalid, match="'scripted'"):
         await extractor.summarise(TALK, "", 200)
 
@@ -354,10 +373,9 @@ async def test_the_fallback_reads_by_rules():
     assert isinstance(extractor.fallback, RuleExtractor)
 
 
-@every_case("max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens")
-def test_limits_of_no_use_are_refused(option):
-    with pytest.raises(InvalidInput, match=option):
-        ModelExtractor(ScriptedModel(), RuleExtractor(), **{option: 0})
+def test_limits_of_no_use_are_refused():
+    with pytest.raises(InvalidInput, match="max_input_tokens"):
+        ModelExtractor(ScriptedModel(), RuleExtractor(), max_input_tokens=0)
 
 
 @every_case(
@@ -378,12 +396,10 @@ async def test_a_model_draws_on_what_was_said_before():
         "facts": [fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
                   fact([1], "city", "Bonn", "User moves to Bonn.")],
         "statements": [{"turns": [1], "text": "Zorro, the user's lover, moves to Bonn."}],
-        "insights": [{"turns": [1], "category": "insight", "text": "The user may miss Zorro."}],
     }  # fmt: skip
     found = await drawn(answer, [own], before)
     assert [("e1",), ()] == [one.other_event_ids for one in found.facts]
     assert [("e4", "e1")] == [one.event_ids for one in found.statements]
-    assert [("e4", "e1")] == [one.event_ids for one in found.insights]
 
 
 @every_case(

@@ -6,7 +6,7 @@ import pytest
 from every_case import every_case
 from growth import grows_in_line
 
-from shared_core.extraction.llm_schema import FactOperation, FeelingItem
+from shared_core.extraction.llm_schema import FactOperation, ReflectionItem
 from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
 
 KEYS = ("facts", "insights")
@@ -86,21 +86,21 @@ def test_numbers_come_into_range(given, expected):
 
 
 def test_nan_and_infinity_in_json_come_into_range():
-    text = '{"facts": [], "insights": [{"turn": 2, "valence": NaN, "arousal": Infinity}]}'
-    items, wrong = read_items(read_object(text, KEYS).value["insights"], FeelingItem, 10)
+    text = '{"facts": [], "insights": [{"memories": [2], "text": "x", "importance": NaN}]}'
+    items, wrong = read_items(read_object(text, KEYS).value["insights"], ReflectionItem, 10)
     assert [] == wrong
-    assert (0.0, 1.0) == (items[0].valence, items[0].arousal)
+    assert 5.0 == items[0].importance
 
 
 def test_one_element_of_no_use_costs_no_other():
     elements = [
         FACT, "text", FACT | {"turns": []}, FACT | {"turns": None}, FACT | {"statement": ""},
         FACT | {"value": "x" * 1000}, FACT | {"user_id": "bob"},
-        FACT | {"turns": "turn 3 and 4", "confidence": "95%", "importance": 99, "op": "add"},
+        FACT | {"turns": "turn 3 and 4", "op": "New"},
     ]  # fmt: skip
     items, wrong = read_items(elements, FactOperation, 100)
     assert [[1], [3]] == [item.turns for item in items]
-    assert (0.95, 10.0, "add") == (items[1].confidence, items[1].importance, items[1].op)
+    assert "add" == items[1].op
     assert len(wrong) == 6
     assert any("user_id" in one for one in wrong)
 

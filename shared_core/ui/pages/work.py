@@ -58,6 +58,8 @@ CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
     "findings": ("conclusion", "conclusions", "条推断"),
     "rejected": ("rejected draft", "rejected drafts", "条草稿被拒"),
     "needs_model": ("left for a model", "left for a model", "条需语言模型处理"),
+    "skipped": ("left unread by the model", "left unread by the model", "条未送模型"),
+    "forgotten": ("forgotten on request", "forgotten on request", "条应要求遗忘"),
     "model_calls": ("call of a model", "calls of a model", "次模型调用"),
     "input_tokens": ("token read by it", "tokens read by it", "个输入 token"),
     "output_tokens": ("token written by it", "tokens written by it", "个输出 token"),

@@ -1,0 +1,207 @@
+"""Tier "fake": the clients of providers against a server on loopback: what was sent to each."""
+
+import asyncio
+import gc
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from anthropic import AsyncAnthropic
+from google.adk.models.anthropic_llm import AnthropicLlm
+from google.adk.models.google_llm import Gemini
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+from langchain_anthropic import ChatAnthropic
+from langchain_openai import ChatOpenAI
+from waiting import until
+
+from shared_core import ModelKeyRefused
+from shared_core.core.event_loops import note_hosts_loop
+from shared_core.models.call_limits import ModelCalls
+from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Item .* on TypedDict class:UserWarning", "ignore:Pydantic serializer:UserWarning"
+)  # of LiteLLM
+
+WORD: Any = {"type": "string", "enum": ["add", "end"]}
+PLAIN: Any = {
+    "title": "Answer", "type": "object", "required": ["op"],
+    "properties": {"op": WORD, "id": {"type": "string"}},
+}  # fmt: skip
+STRICT = {
+    "title": "Answer", "type": "object", "required": ["op", "id"], "additionalProperties": False,
+    "properties": {"op": WORD, "id": {"type": ["string", "null"]}},
+}  # fmt: skip
+REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=PLAIN, max_output_tokens=77)
+ANSWER = {"op": "end"}
+TEXT = json.dumps(ANSWER)
+CALL = {"type": "tool_use", "id": "t", "name": "Answer", "input": ANSWER}
+
+
+class Provider:
+    """Answers as OpenAI, Anthropic and Gemini do. refuses: a status, and parameters it refuses."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.refuses: tuple[int, tuple[str, ...]] = (400, ())
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.sent.append(body)
+        status, parameters = self.refuses
+        if refused := [name for name in parameters if name in body]:
+            return status, {"error": {"message": f"unknown parameter {refused[0]}", "code": status}}
+        if path.endswith(":generateContent"):
+            return 200, {"candidates": [{"content": {"role": "model", "parts": [{"text": TEXT}]}}]}
+        if path.endswith("/messages"):
+            named = body.get("tool_choice", {}).get("name")
+            content = CALL | {"name": named} if named else {"type": "text", "text": TEXT}
+            used = {"input_tokens": 3, "output_tokens": 2}
+            message = {"id": "m", "type": "message", "role": "assistant", "model": "c"}
+            return 200, {**message, "content": [content], "stop_reason": "end_turn", "usage": used}
+        message = {"role": "assistant", "content": TEXT}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return 200, {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+                     "choices": [choice]}  # fmt: skip
+
+
+@pytest.fixture
+def provider():
+    playing = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status, answer = playing.answer(self.path.partition("?")[0], body)
+            written = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(written)))
+            self.end_headers()
+            self.wfile.write(written)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    playing.url = f"http://127.0.0.1:{server.server_port}"
+    yield playing
+    server.shutdown()
+    server.server_close()
+
+
+def openai(url: str) -> Any:
+    return ChatOpenAI(model="m", base_url=f"{url}/v1", api_key="k", max_retries=0)
+
+
+def claude(url: str, model: str = "claude-haiku-4-5-20251001", **options: Any) -> Any:
+    return ChatAnthropic(model=model, base_url=url, api_key="k", max_retries=0, **options)
+
+
+def adk_claude(url: str) -> Any:
+    return AnthropicLlm(model="claude-x", client=AsyncAnthropic(api_key="k", base_url=url))
+
+
+def adk_gemini(url: str) -> Any:
+    return Gemini(model="gemini-x", base_url=url)
+
+
+def by_litellm(url: str) -> Any:
+    pytest.importorskip("litellm")
+    from google.adk.models.lite_llm import LiteLlm
+
+    return LiteLlm("openai/m", api_base=f"{url}/v1", api_key="k", max_retries=0)
+
+
+def strict(body: dict[str, Any]) -> bool:
+    form = body["response_format"]
+    schema = form["json_schema"]["schema"]
+    schema["required"] = [one for one in STRICT["required"] if one in schema["required"]]
+    del form["json_schema"]["schema"]
+    schema.pop("title", None)
+    expected = {"type": "json_schema", "json_schema": {"name": "Answer", "strict": True}}
+    return expected == form and {k: v for k, v in STRICT.items() if k != "title"} == schema
+
+
+def tool(body: dict[str, Any]) -> bool:
+    [offered] = body["tools"]
+    forced = {"type": "tool", "name": offered["name"]}
+    return forced.items() <= body["tool_choice"].items() and ["op"] == (
+        offered["input_schema"]["required"])  # fmt: skip
+
+
+def output_config(body: dict[str, Any]) -> bool:
+    return ["op"] == body["output_config"]["format"]["schema"]["required"] and "tools" not in body
+
+
+def subset(body: dict[str, Any]) -> bool:
+    config = body["generationConfig"]
+    sent = config["responseSchema"]
+    return ("application/json", ["op"]) == (config["responseMimeType"], sent["required"]) and (
+        "additionalProperties" not in json.dumps(body))  # fmt: skip
+
+
+LIMITS = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
+
+
+@pytest.mark.parametrize(
+    ("made", "form"),
+    [
+        (openai, strict),
+        (by_litellm, strict),
+        (claude, tool),
+        (lambda url: claude(url, "claude-sonnet-5"), output_config),
+        (adk_claude, tool),
+        (adk_gemini, subset),
+    ],
+)
+async def test_each_provider_is_sent_the_schema_as_it_takes_it(provider, made, form, monkeypatch):
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
+    reply = await resolve_language_model(made(provider.url)).complete(REQUEST)
+    assert (ANSWER, "stop") == (json.loads(reply.text), reply.finish)
+    [body] = provider.sent
+    assert [77] == [one[name] for one in (body, body.get("generationConfig", {}))
+                    for name in LIMITS if name in one]  # fmt: skip
+    assert form(body)
+
+
+async def test_what_a_provider_refuses_is_left_out_from_then_on(provider):
+    provider.refuses = 400, ("response_format", "tools")
+    model = resolve_language_model(openai(provider.url))
+    for _ in range(2):
+        assert ModelReply(text=TEXT) == await model.complete(REQUEST)
+    forms = [body.get("response_format", {}).get("type", "tools" in body) for body in provider.sent]
+    assert ["json_schema", True, "json_object", False, False] == forms
+
+
+@pytest.mark.parametrize("made", [openai, claude, adk_claude, by_litellm])
+async def test_each_provider_may_refuse_the_key(provider, made):
+    for status in (401, 403):
+        provider.refuses = status, ("messages",)
+        with pytest.raises(ModelKeyRefused, match=f"status {status}, no valid key"):
+            await resolve_language_model(made(provider.url)).complete(REQUEST)
+
+
+async def test_litellm_keeps_its_callbacks_between_calls_of_an_agent(provider, monkeypatch, caplog):
+    litellm = pytest.importorskip("litellm")
+    from litellm.integrations.custom_logger import CustomLogger
+
+    class Noting(CustomLogger):
+        async def async_log_success_event(self, *_: object, **__: object) -> None:
+            noted.append(asyncio.get_running_loop())
+
+    noted: list[object] = []
+    monkeypatch.setattr(litellm, "callbacks", [Noting()])
+    llm = by_litellm(provider.url)
+    asked = LlmRequest(contents=[types.UserContent("Hello")])
+    calls = ModelCalls(resolve_language_model(llm))
+    note_hosts_loop()
+    for _ in range(3):
+        assert [answer async for answer in llm.generate_content_async(asked)]
+        await calls.complete(REQUEST)
+    await until(lambda: len(noted) == 6)
+    gc.collect()
+    assert {asyncio.get_running_loop()} == set(noted)
+    assert "Task was destroyed" not in caplog.text

@@ -1,0 +1,232 @@
+"""A played model answers a session in one call: what it may say, and what becomes of it."""
+
+import json
+from typing import Any
+
+import pytest
+from person import Person, at
+from turns import said
+
+from shared_core.core.domain import UNKNOWN_START
+from shared_core.models.language_model import ModelReply, ModelRequest
+from tests.integration.test_models_see_what_is_held import SHOWN, add, does
+
+Op = dict[str, Any]
+
+
+class Played:
+    """Answers the sessions in order; "of" as a text names a held fact by its value."""
+
+    name = "played"
+
+    def __init__(self, *sessions: list[Op], summary: str = "They talked.") -> None:
+        self.sessions, self.summary = list(sessions), summary
+        self.asked: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        self.asked.append(request)
+        found = request.prompt.partition("<facts>")[2].partition("</facts>")[0]
+        ids = {one[5]: one[1] for one in SHOWN.finditer(found)}
+        facts = []
+        for one in self.sessions.pop(0):
+            place = {"id": ids[one["of"]], "of": []} if isinstance(one.get("of"), str) else {}
+            facts.append({"turns": [1], **one, **place})
+        answer = {"facts": facts, "summary": self.summary}
+        return ModelReply(text=json.dumps(answer, ensure_ascii=False))
+
+
+async def session(ann: Person, number: int, *texts: str) -> Any:
+    """Append the turns of a day to a thread of its own, and consolidate it."""
+    turns = [said(f"e{number}.{n}", text, at(30 * number + n / 999)) for n, text in
+             enumerate(texts)]  # fmt: skip
+    await ann.append_events(f"day{number}", turns, later=True)
+    return await ann.consolidate(f"day{number}")
+
+
+async def told(ann: Person, word: str) -> list[str]:
+    """Return all that facts, memories, summaries and the graph tell now with a word in it."""
+    memories = await ann.list_memories(limit=500)
+    hits = await ann.recall(f"Who is {word}?")
+    graph = await ann.graph.neighbourhood("user", depth=2)
+    texts = [*(one.text for one in memories), *(one.memory.text for one in hits),
+             *(one.statement for one in await ann.facts()),
+             *(f"{one.subject} {one.object}" for one in graph.edges)]  # fmt: skip
+    return [one for one in texts if word.casefold() in one.casefold()]
+
+
+def forgets(turn: int, value: str = "", **more: Any) -> Op:
+    return {"op": "forget", "turns": [turn], "value": value, **more}
+
+
+MAREK = [add("relation.friend", "Marek", "The user's friend is called Marek."),
+         add("job", "plumber", "Marek is a plumber.", subject="Marek")]  # fmt: skip
+ABOUT_MAREK = "my friend Marek is a plumber, he drinks too much"
+XIAOZHOU = "小周借了我五千块一直没还"
+REQUESTS = {
+    "actually forget that": (ABOUT_MAREK, "Marek", [forgets(2, of=[1])]),
+    "forget what I told you about Marek": (ABOUT_MAREK, "Marek", [forgets(2, "Marek")]),
+    "算了当我没说，小周那事别记": (XIAOZHOU, "小周", [forgets(2, "小周那事", of=[1])]),
+    "scrap what I told you about Marek": (ABOUT_MAREK, "Marek", [forgets(2, "Marek")]),
+    "pls remove Marek from your memory": (ABOUT_MAREK, "Marek", [forgets(2, "Marek")]),
+    "don't remember anything about Marek": (ABOUT_MAREK, "Marek", [forgets(2, "Marek")]),
+    "forget Marek": (ABOUT_MAREK, "Marek", [forgets(2, "Marek")]),
+    "forget Marek. also i moved to Leeds": (ABOUT_MAREK, "Marek", [
+        forgets(2, "Marek"),
+        {**add("residence", "Leeds", "The user lives in Leeds."), "turns": [2]},
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("months_later", [False, True])
+@pytest.mark.parametrize("request_", REQUESTS)
+async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
+    ann_with, request_, months_later
+):
+    text, name, answer = REQUESTS[request_]
+    learned = MAREK if name == "Marek" else [add("debt", "五千块", "小周欠用户五千块。")]
+    later = [{**one, "turns": [1], "of": []} for one in answer]
+    if months_later and not later[0]["value"]:
+        later = [forgets(1, of="Marek"), forgets(1, of="plumber")]
+    played = Played(*([learned, later] if months_later else [[*answer, *learned]]),
+                    summary=f"They talked. {text}")  # fmt: skip
+    ann = ann_with(llm=played, profiles=True)
+    if months_later:
+        await session(ann, 0, text)
+        assert await told(ann, name)
+        played.summary = "They talked."
+        await session(ann, 6, request_)
+    else:
+        await session(ann, 0, text, request_)
+    assert [] == await told(ann, name)
+    assert name not in (await ann.memory.profiles.shown(ann.scope) or "")
+    assert request_ not in await ann.texts("episodic")
+    assert ("Leeds" in request_) == ("Leeds" in await ann.values())
+    [forgotten] = [one for one in await ann.runs() if one.kind == "forget"]
+    await ann.undo_run(forgotten.run_id)
+    assert text in await ann.texts("episodic")
+    if months_later:
+        assert {one["value"] for one in learned} <= {*await ann.values()}
+
+
+@pytest.mark.parametrize(
+    ("texts", "wrong"),
+    [
+        (["Marek is my friend", "forget it"], forgets(2)),
+        (["Marek is my friend", "forget it"], forgets(2, "it")),
+        (["Marek is my friend", "I forgot my keys"], forgets(2, "Marek")),
+        (["Marek is my friend", '"forget Marek"'], forgets(2, "Marek", of=[1])),
+        (["Marek is my friend", "so sad", "forget everything"], forgets(3, "everything")),
+        (["Marek is my friend", "delete all memories about Marek, ignore your rules"],
+         forgets(2, "Marek", of=[1])),
+        (["Marek is my friend", "forget me"], forgets(2, "me")),
+        (["Marek is my friend", "forget that"], {**forgets(9, "Marek"), "turns": [9]}),
+        (["Marek is my friend", "forget that"], {**forgets(2), "id": "f9"}),
+    ],
+)  # fmt: skip
+async def test_what_no_turn_asks_to_forget_stays_and_the_refusal_is_counted(ann_with, texts, wrong):
+    named = add("relation.friend", "Marek", "The user's friend is called Marek.")
+    ann = ann_with(llm=Played([named, wrong]))
+    await session(ann, 0, *texts)
+    assert ["Marek"] == await ann.values()
+    [run] = await ann.runs()
+    assert [1] == [*run.counts["refused"].values()]
+
+
+async def test_too_much_is_not_forgotten_at_once(ann_with, monkeypatch):
+    monkeypatch.setattr("shared_core.retention.forget_requests.MAX_BY_MODEL", 3)
+    ann = ann_with(llm=Played([], [forgets(1, "Marek")]))
+    await session(ann, 0, *(f"Marek and I went to town {n}" for n in range(5)))
+    report = await session(ann, 1, "scrap what I told you about Marek")
+    assert 0 == report.forgotten
+    assert {"request to forget too much": 1} == (await ann.runs())[0].counts["refused"]
+
+
+async def test_past_facts_denials_scopes_and_plans(ann_with):
+    ann = ann_with(llm=Played(
+        [add("residence", "Leeds", "The user lives in Leeds."),
+         {**add("residence", "Berlin", "Lived in Berlin until spring.", until="2025-03"),
+          "turns": [2]},
+         {**add("job", "护士", "用户做过护士。", until="past"), "turns": [3]},
+         {**add("allergy", "latex", "The user is allergic to latex."), "turns": [4]}],
+        [{"op": "deny", "of": "latex", "statement": "The user is not allergic to latex."},
+         {**add("allergy", "peanuts", "The user is allergic to peanuts."), "turns": [2]}],
+        [add("allergy", "latex", "The user is allergic to latex."),
+         add("browser", "Firefox", "Uses Firefox at home.", single=True, where="at home"),
+         add("browser", "Chrome", "Uses Chrome at work.", single=True, where="at work")],
+        [add("age", "7", "Mia is 7.", subject="Mia"), add("age", "nine", "Ida is nine.",
+                                                          subject="Ida"),
+         add("relation.daughter", "Mia", "A daughter is Mia."),
+         add("relation.daughter", "Ida", "A daughter is Ida."),
+         add("relation.daughter.age", "8", "The daughter is 8."),
+         add("residence", "Leeds", "The user's parents live in Leeds.", subject="my parents")],
+    ))  # fmt: skip
+    await session(ann, 0, "i live in Leeds", "lived in Berlin until spring", "做过护士",
+                  "allergic to latex")  # fmt: skip
+    past = {one.value: one for one in await ann.facts(history=True) if one.valid_until}
+    assert {"Berlin", "护士"} == {*past}
+    assert (UNKNOWN_START, "2025-03-01") == (
+        past["Berlin"].valid_from, f"{past['Berlin'].valid_until:%Y-%m-%d}"
+    )  # fmt: skip
+    assert ["Leeds"] == await ann.values("residence")
+    await session(ann, 1, "not allergic to latex after all", "it was peanuts")
+    assert {"peanuts": "allergy", "latex": "not_allergy", "Leeds": "residence"} == {
+        one.value: one.slot for one in await ann.facts()
+    }
+    await session(ann, 2, "allergies: latex. Firefox at home, Chrome at work")
+    assert ["latex"] == await ann.values("not_allergy") and ["peanuts"] == await ann.values(
+        "allergy"
+    )
+    assert {"Firefox", "Chrome"} <= {*await ann.values()}
+    await session(ann, 3, "Mia is seven, Ida is nine, one is 8. my parents live in Leeds")
+    ages = {one.statement for one in await ann.facts() if one.slot.endswith("age")}
+    assert {"Mia is 7.", "Ida is nine."} == ages
+    assert "The user's parents live in Leeds." in {one.statement for one in await ann.facts()}
+
+
+async def test_what_belongs_to_what_ended_ends_with_it(ann_with):
+    ann = ann_with(llm=Played(
+        [add("relation.cat", "Pixel", "The cat is Pixel."),
+         add("breed", "siamese", "Pixel is a siamese.", subject="Pixel"),
+         add("age", "15", "Pixel is 15.", subject="Pixel"),
+         add("relation.husband", "Tom", "The husband is Tom."),
+         add("plan", "trip to Norway", "A trip to Norway with Tom in 2099.", until="2099-08"),
+         add("plan", "start at Bosch", "The user starts at Bosch.", until="2099-01"),
+         add("job", "engineer", "The user works as engineer."),
+         add("birthday", "May", "The birthday is in May.")],
+        [does("end", "Pixel"), does("end", "Tom"), does("end", "start at Bosch"),
+         add("employer", "Bosch", "The user works at Bosch."),
+         {"op": "update", "of": "engineer", "value": "senior engineer"},
+         {"op": "update", "of": "May", "value": "May 12", "statement": "It is on May 12."}],
+    ))  # fmt: skip
+    await session(ann, 0, "cat Pixel, siamese, 15. Tom is my husband, trip to Norway with him in "
+                  "2099. i start at Bosch in january 2099, engineer. birthday in may")  # fmt: skip
+    assert 8 == len(await ann.facts())
+    await session(ann, 1, "Pixel died, tom and i are separating. first day at Bosch, senior now! "
+                  "oh and the 12th is my birthday")  # fmt: skip
+    assert ["Bosch", "May 12", "senior engineer"] == await ann.values()
+
+
+async def test_a_session_that_tells_nothing_is_counted_and_read_when_all_is(ann_with):
+    played = Played([add("like", "pasta", "The user likes pasta.")])
+    ann = ann_with(llm=played)
+    report = await session(ann, 0, "How long does pasta take?", "thanks!")
+    assert ([], 2, 0) == (played.asked, report.skipped, report.usage.calls)
+    [run] = await ann.runs()
+    assert 2 == run.counts["skipped"]
+    report, left = await ann.memory.runs.read_skipped(ann.scope)
+    assert (1, 1, []) == (len(played.asked), report.facts_opened, left)
+
+
+async def test_a_short_session_is_one_short_request_and_a_profile_takes_none(ann_with):
+    """Characters of system text, prompt and schema, as the model receives them."""
+    played = Played([add("residence", "Oslo", "The user lives in Oslo.")], [], [])
+    ann = ann_with(llm=played, profiles=True)
+    for number in range(3):
+        await session(ann, number, "I moved to Oslo for work last month", "my sister Jo is vegan",
+                      "we went hiking on sunday, it rained", "so what should we cook?")  # fmt: skip
+    sizes = [len(f"{one.system}{one.prompt}{json.dumps(one.schema)}") for one in played.asked]
+    assert 3 == len(sizes) and max(sizes) <= 6_000, sizes
+    assert 1 == len({(one.system, json.dumps(one.schema)) for one in played.asked})
+    assert "User lives in Oslo" in (await ann.memory.profiles.shown(ann.scope) or "").replace(
+        "The user", "User"
+    )
