@@ -8,31 +8,13 @@ from person import Person, at
 from turns import said
 
 from shared_core.core.domain import UNKNOWN_START
-from shared_core.models.language_model import ModelReply, ModelRequest
-from tests.integration.test_models_see_what_is_held import SHOWN, add, does
+from tests.integration.test_models_see_what_is_held import RightModel, add, does
 
 Op = dict[str, Any]
 
 
-class Played:
-    """Answers the sessions in order; "of" as a text names a held fact by its value."""
-
-    name = "played"
-
-    def __init__(self, *sessions: list[Op], summary: str = "They talked.") -> None:
-        self.sessions, self.summary = list(sessions), summary
-        self.asked: list[ModelRequest] = []
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        self.asked.append(request)
-        found = request.prompt.partition("<facts>")[2].partition("</facts>")[0]
-        ids = {one[5]: one[1] for one in SHOWN.finditer(found)}
-        facts = []
-        for one in self.sessions.pop(0):
-            place = {"id": ids[one["of"]], "of": []} if isinstance(one.get("of"), str) else {}
-            facts.append({"turns": [1], **one, **place})
-        answer = {"facts": facts, "summary": self.summary}
-        return ModelReply(text=json.dumps(answer, ensure_ascii=False))
+def right(*sessions: list[Op], summary: str = "They talked.") -> RightModel:
+    return RightModel([("", one) for one in sessions], summary)
 
 
 async def session(ann: Person, number: int, *texts: str) -> Any:
@@ -87,7 +69,7 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
     later = [{**one, "turns": [1], "of": []} for one in answer]
     if months_later and not later[0]["value"]:
         later = [forgets(1, of="Marek"), forgets(1, of="plumber")]
-    played = Played(*([learned, later] if months_later else [[*answer, *learned]]),
+    played = right(*([learned, later] if months_later else [[*answer, *learned]]),
                     summary=f"They talked. {text}")  # fmt: skip
     ann = ann_with(llm=played, profiles=True)
     if months_later:
@@ -125,7 +107,7 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
 )  # fmt: skip
 async def test_what_no_turn_asks_to_forget_stays_and_the_refusal_is_counted(ann_with, texts, wrong):
     named = add("relation.friend", "Marek", "The user's friend is called Marek.")
-    ann = ann_with(llm=Played([named, wrong]))
+    ann = ann_with(llm=right([named, wrong]))
     await session(ann, 0, *texts)
     assert ["Marek"] == await ann.values()
     [run] = await ann.runs()
@@ -134,7 +116,7 @@ async def test_what_no_turn_asks_to_forget_stays_and_the_refusal_is_counted(ann_
 
 async def test_too_much_is_not_forgotten_at_once(ann_with, monkeypatch):
     monkeypatch.setattr("shared_core.retention.forget_requests.MAX_BY_MODEL", 3)
-    ann = ann_with(llm=Played([], [forgets(1, "Marek")]))
+    ann = ann_with(llm=right([], [forgets(1, "Marek")]))
     await session(ann, 0, *(f"Marek and I went to town {n}" for n in range(5)))
     report = await session(ann, 1, "scrap what I told you about Marek")
     assert 0 == report.forgotten
@@ -142,7 +124,7 @@ async def test_too_much_is_not_forgotten_at_once(ann_with, monkeypatch):
 
 
 async def test_past_facts_denials_scopes_and_plans(ann_with):
-    ann = ann_with(llm=Played(
+    ann = ann_with(llm=right(
         [add("residence", "Leeds", "The user lives in Leeds."),
          {**add("residence", "Berlin", "Lived in Berlin until spring.", until="2025-03"),
           "turns": [2]},
@@ -184,7 +166,7 @@ async def test_past_facts_denials_scopes_and_plans(ann_with):
 
 
 async def test_what_belongs_to_what_ended_ends_with_it(ann_with):
-    ann = ann_with(llm=Played(
+    ann = ann_with(llm=right(
         [add("relation.cat", "Pixel", "The cat is Pixel."),
          add("breed", "siamese", "Pixel is a siamese.", subject="Pixel"),
          add("age", "15", "Pixel is 15.", subject="Pixel"),
@@ -207,7 +189,7 @@ async def test_what_belongs_to_what_ended_ends_with_it(ann_with):
 
 
 async def test_a_session_that_tells_nothing_is_counted_and_read_when_all_is(ann_with):
-    played = Played([add("like", "pasta", "The user likes pasta.")])
+    played = right([add("like", "pasta", "The user likes pasta.")])
     ann = ann_with(llm=played)
     report = await session(ann, 0, "How long does pasta take?", "thanks!")
     assert ([], 2, 0) == (played.asked, report.skipped, report.usage.calls)
@@ -219,7 +201,7 @@ async def test_a_session_that_tells_nothing_is_counted_and_read_when_all_is(ann_
 
 async def test_a_short_session_is_one_short_request_and_a_profile_takes_none(ann_with):
     """Characters of system text, prompt and schema, as the model receives them."""
-    played = Played([add("residence", "Oslo", "The user lives in Oslo.")], [], [])
+    played = right([add("residence", "Oslo", "The user lives in Oslo.")], [], [])
     ann = ann_with(llm=played, profiles=True)
     for number in range(3):
         await session(ann, number, "I moved to Oslo for work last month", "my sister Jo is vegan",
