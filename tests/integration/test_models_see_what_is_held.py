@@ -12,7 +12,7 @@ import pytest
 from person import Person, at
 from turns import said
 
-from shared_core.models import FunctionModel
+from shared_core.models.language_model import ModelReply, ModelRequest
 
 pytestmark = pytest.mark.both_engines
 
@@ -33,22 +33,25 @@ def does(name: str, of: str, **more: Any) -> dict[str, Any]:
 class RightModel:
     """Answers the days in order, with the ids it finds in the prompt."""
 
-    def __init__(self, days: Sequence[Day]) -> None:
-        self.days = list(days)
-        self.shown: list[Mapping[str, str]] = []
-        self.prompts: list[str] = []
+    name = "right"
 
-    def __call__(self, prompt: str) -> str:
-        self.prompts.append(prompt)
-        found = prompt.rsplit("<facts>", 1)[1].partition("</facts>")[0]
+    def __init__(self, days: Sequence[Day], summary: str = "They talked.") -> None:
+        self.days, self.summary = list(days), summary
+        self.shown: list[Mapping[str, str]] = []
+        self.asked: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        found = request.prompt.partition("<facts>")[2].partition("</facts>")[0]
         ids = {one[5]: one[1] for one in SHOWN.finditer(found)}
+        _, operations = self.days[len(self.shown)]
         self.shown.append(ids)
-        _, operations = self.days[len(self.shown) - 1]
-        answer = []
+        self.asked.append(request)
+        facts = []
         for one in operations:
-            place = {"id": ids[one["of"]]} if "of" in one else {}
-            answer.append({"turns": [1], **one, **place})
-        return json.dumps({"facts": answer, "summary": "They talked."}, ensure_ascii=False)
+            place = {"id": ids[one["of"]]} if isinstance(one.get("of"), str) else {}
+            facts.append({"turns": [1], **one, **place})
+        answer = {"facts": facts, "summary": self.summary}
+        return ModelReply(text=json.dumps(answer, ensure_ascii=False))
 
 
 async def played(ann: Person, days: Sequence[Day]) -> list[str]:
@@ -87,10 +90,6 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
         ]),
         ("sorry, 33", [does("update", "34", value="33")]),
     ], ["relation.boss.age=33", "relation.boss=greg"]),
-    "更正": ([
-        ("我今年34", [add("age", "34", "用户34岁。")]),
-        ("打错了，33", [does("update", "34", value="33")]),
-    ], ["age=33"]),
     "custom slot": ([
         ("broke my leg skiing, shoe size 43 btw", [
             add("injury", "broke my leg", "The user broke a leg."),
@@ -100,23 +99,11 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
             does("end", "broke my leg"), add("shoe_size", "44", "The user wears 44."),
         ]),
     ], ["shoe_size=44"]),
-    "自定": ([
-        ("我滑雪把腿摔断了，车位在B2", [
-            add("injury", "腿摔断", "用户摔断了腿。"),
-            add("parking", "B2", "用户的车位在B2。", single=True),
-        ]),
-        ("石膏拆了。车位换到C1了", [does("end", "腿摔断"), does("update", "B2", value="C1")]),
-    ], ["parking=C1"]),
     "doubt": ([
         AT_ACME,
         ("thinking of handing in my notice", [does("doubt", "Acme")]),
         ("decided to stay after all", [does("keep", "Acme")]),
     ], ["employer=Acme"]),
-    "怀疑": ([
-        ("我在腾讯上班", [add("employer", "腾讯", "用户在腾讯工作。")]),
-        ("在考虑辞职", [does("doubt", "腾讯")]),
-        ("想了想还是不走了", [does("keep", "腾讯")]),
-    ], ["employer=腾讯"]),
     "pet": ([
         ("our cat Pixel is 15", [
             add("relation.cat", "Pixel", "The user's cat is called Pixel."),
@@ -127,14 +114,6 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
             add("relation.cat", "Bagel", "The user's cat is called Bagel."),
         ]),
     ], ["relation.cat=Bagel"]),
-    "宠物": ([
-        ("我养了只猫叫灰灰，13岁", [
-            add("relation.cat", "灰灰", "用户的猫叫灰灰。"),
-            add("age", "13", "灰灰13岁。", subject="灰灰"),
-        ]),
-        ("它昨晚走了", [does("end", "灰灰")]),
-        ("又领养了一只，叫年糕", [add("relation.cat", "年糕", "用户的猫叫年糕。")]),
-    ], ["relation.cat=年糕"]),
 }  # fmt: skip
 
 
@@ -142,10 +121,10 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
 async def test_what_is_held_follows_what_people_say(ann_with, name):
     days, expected = CONVERSATIONS[name]
     model = RightModel(days)
-    ann = ann_with(llm=FunctionModel(model, name="right"))
+    ann = ann_with(llm=model)
     assert expected == await played(ann, days)
-    if name in ("doubt", "怀疑"):
-        assert "[f1] (doubtful) user, employer" in model.prompts[2]
+    if name == "doubt":
+        assert "[f1] (doubtful) user, employer" in model.asked[2].prompt
         assert [None] == [getattr(one, "doubted_at", "?") for one in await ann.facts()]
     assert {"llm-v3/extract.v3/right"} == {one.extractor for one in await ann.facts(history=True)}
     assert {} == model.shown[0]
@@ -176,7 +155,7 @@ async def test_facts_of_another_user_are_not_shown(ann_with):
     ann = ann_with(llm=model)
     await played(ann, days[:1])
     await played(ann.other("bob"), [("hello", [])])
-    assert "Acme" not in model.prompts[1].rsplit("<facts>", 1)[1]
+    assert "Acme" not in model.asked[1].prompt
 
 
 async def test_rows_that_rules_and_models_formed_are_shown_alike(ann_with):

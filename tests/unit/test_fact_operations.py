@@ -12,7 +12,6 @@ from shared_core.core.ids import uuid7
 from shared_core.extraction.fact_operations import MAX_ENDS, MAX_UNNAMED_ENDS
 from shared_core.extraction.held_listing import HELD_TOKENS, listing_of
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts
-from shared_core.models.language_model import ModelReply
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.slots import slots_named
 from shared_core.nlp.tokenizer import count_tokens
@@ -249,13 +248,6 @@ async def test_a_fact_about_a_person_keeps_the_spelling_of_the_name():
     mia = held("five", slot="relation.daughter.age", subject="mia", statement=age)
     [six] = await drafts([op("update", "f1", value="six")], "she turned six", facts=[mia])
     assert ("Mia", "six", "Mia is six years old.") == (six.subject, six.value, six.statement)
-
-
-async def test_a_cut_off_answer_keeps_its_operations_and_says_what_is_unread():
-    text = '{"facts": [{"op": "end", "id": "f2", "turns": [1]}, {"op": "end", "id": "f1", "tu'
-    extractor, _ = reading(ModelReply(text=text, finish="length"))
-    found = await extractor.knowing([], HELD).extract(turns("I quit", "had a steak"), [])
-    assert (["Acme"], ("e2",)) == ([one.value for one in found.facts], found.unread)
 
 
 async def test_an_end_by_id_ends_a_fact_kept_under_a_name_whose_relation_came_later():

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -275,18 +274,6 @@ async def test_a_turn_too_long_to_be_shown_is_said_to_be_unread():
     found = await extractor.extract(turns("word " * 5000), [])
     assert ("e1",) == found.needs_model
     assert "[…]" in model.asked[0].prompt
-
-
-async def test_numbers_of_no_use_come_into_range():
-    insights = [
-        {"memories": ["1", 2.0, -3], "text": "Runs.", "importance": wrong}
-        for wrong in (math.nan, "11", -math.inf)
-    ]
-    extractor, _ = reading(json.dumps({"insights": insights[:1]}), {"insights": insights[1:2]},
-                           json.dumps({"insights": insights[2:]}))  # fmt: skip
-    memories = [remembered(day, f"Ran on day {day}") for day in (1, 2)]
-    found = [(await extractor.reflect(memories))[0][0].importance for _ in insights]
-    assert [5.0, 10.0, 1.0] == found
 
 
 async def test_what_is_left_out_is_logged_without_a_word_of_it(caplog):
