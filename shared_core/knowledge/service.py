@@ -244,6 +244,7 @@ class Runs:
         for thread_id in threads:
             report += await self.consolidate(scope, thread_id, reads_all=True)
         return report, left
+
     async def read_next(
         self,
         scope: Scope,

@@ -17,7 +17,6 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 from typer.testing import CliRunner
 
@@ -186,23 +185,6 @@ class AsyncChat(PlainChat):
         return ChatResult(generations=[ChatGeneration(message=self.answer)])
 
 
-class SchemaChat(PlainChat):
-    """Offers some methods of structured output, as providers' models do."""
-
-    methods: list[str]
-    held: list[Any] = Field(default_factory=list)
-
-    def with_structured_output(self, schema: Any, **options: Any) -> Any:
-        if options["method"] not in self.methods:
-            raise ValueError(f"no {options['method']}")
-        self.held.append((schema, options))
-
-        def answered(messages: list[BaseMessage]) -> dict[str, Any]:
-            return {"raw": self.invoke(messages), "parsed": None, "parsing_error": "x"}
-
-        return RunnableLambda(answered)
-
-
 async def test_langchain_models_without_a_schema_are_asked_in_words():
     usage: Any = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
     ended = {"finish_reason": "length"}
@@ -221,14 +203,6 @@ async def test_langchain_models_that_stream():
 async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread():
     for llm in (StreamingChat(answer=AIMessage("one")), AsyncChat(answer=AIMessage("one"))):
         assert "one" == (await resolve_language_model(llm).complete(REQUEST)).text
-
-
-@pytest.mark.parametrize("methods", [["json_schema", "json_mode"], ["function_calling"], []])
-async def test_langchain_models_are_held_to_the_schema_as_they_can(methods):
-    llm = SchemaChat(answer=AIMessage("{}"), methods=methods)
-    assert "{}" == (await resolve_language_model(llm).complete(REQUEST)).text
-    assert methods[:1] == [options["method"] for _, options in llm.held]
-    assert all(schema == SCHEMA and options["include_raw"] for schema, options in llm.held)
 
 
 async def test_langchain_answers_in_blocks_calls_and_refusals():

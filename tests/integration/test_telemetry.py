@@ -424,6 +424,7 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
         await read_by_a_model(dsn)
         await search_without_database(memory)
         await wait_for_a_busy_pool()
+        telemetry.model_call_failed("model", ValueError())
         await client.post("/recall", json={"user_id": "ana", "query": "tea"})
         given = samples((await client.get("/metrics")).text)
     page = json.loads((DOCS / "grafana.json").read_text("utf-8"))

@@ -138,7 +138,7 @@ asyncio.run(main())
 def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn):
     hand_over(dsn, ["a"])
     [line] = end_of(python("-c", WITHOUT_A_KEY, dsn)).splitlines()
-    assert "failed 1 times: ModelUnavailable: language model 'gemini-3.5-flash' failed: no" in line
+    assert "ModelKeyRefused: language model 'gemini-3.5-flash' failed: no" in line
     assert "valid key" in line and line.endswith(": ValueError")
 
 
