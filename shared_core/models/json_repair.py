@@ -90,15 +90,20 @@ def read_object(text: str, keys: Collection[str]) -> ParsedJson:
 def read_items(value: object, model: type[Item], limit: int) -> tuple[list[Item], list[str]]:
     """Return the elements of a list that fit the model, and the errors of the others.
 
-    A field that is null counts as absent: in OpenAI's strict mode no field may be.
+    An optional field that is null counts as absent: in OpenAI's strict mode no field may be.
     """
     given = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
     items: list[Item] = []
     wrong: list[str] = []
+    optional = {name for name, field in model.model_fields.items() if not field.is_required()}
     for place, element in enumerate(given[:limit]):
         try:
             if isinstance(element, dict):
-                element = {name: one for name, one in element.items() if one is not None}
+                element = {
+                    name: one
+                    for name, one in element.items()
+                    if one is not None or name not in optional
+                }
             items.append(model.model_validate(element))
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
