@@ -102,7 +102,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     [first, *_] = sent(cassette)
     schema = first["response_format"]["json_schema"]["schema"]
     assert "json_schema" == first["response_format"]["type"]
-    assert ["facts", "summary"] == schema["required"]
+    assert ["facts", "statements", "relations", "summary"] == schema["required"]
     assert OPERATIONS == schema["properties"]["facts"]["items"]["properties"]["op"]["enum"]
     assert SHOWN in first["messages"][1]["content"]
     assert ["system", "user"] == [message["role"] for message in first["messages"]]
