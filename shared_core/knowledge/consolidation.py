@@ -63,7 +63,7 @@ HELD = 500
 """Maximum number of facts that hold, and of ended ones, that turns are compared with."""
 SUMMARY_CHARACTERS = 200
 SHORT_THREAD = 2
-"""Number of turns up to which rules make no summary: the turns tell it."""
+"""Number of turns up to which rules make no first summary: the turns tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,16 +329,17 @@ async def _form(
     summary, usage, by_rules, put_off = "", extraction.usage, False, False
     if unsummed:
         before = reading.summary if reading.summed > reread else ""
+        is_first = not reading.summary
         replayed = [event for _, event in replay]
         try:
-            summary, spent = await _summed(extractor, replayed, before)
+            summary, spent = await _summed(extractor, replayed, before, is_first=is_first)
         except ModelOutputInvalid as error:
             if not turns:
                 raise
             # The extraction is paid for and valid, so only the summary falls back to rules.
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
-            summary, spent = await _summed(RuleExtractor(), replayed, before)
+            summary, spent = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
         except ModelUnavailable as error:
             if not turns:
                 raise
@@ -368,18 +369,19 @@ async def _form(
 
 
 async def _summed(
-    extractor: Extractor, turns: Sequence[Event], before: str
+    extractor: Extractor, turns: Sequence[Event], before: str, *, is_first: bool
 ) -> tuple[str, ModelUsage]:
     """Return the summary of a thread, from the one before and the turns since, and its cost.
 
     One by rules consists of sentences of the thread, so a thread of SHORT_THREAD turns gets none,
-    and none stands in one turn alone.
+    and none stands in one turn alone. is_first: no summary stands; one that does is written anew
+    without these rules, or it would lack the new turns and keep erased ones.
     """
-    by_rules = extractor.name == RuleExtractor.name
-    if by_rules and not before and len(turns) <= SHORT_THREAD:
+    sparing = is_first and extractor.name == RuleExtractor.name
+    if sparing and len(turns) <= SHORT_THREAD:
         return "", NO_USAGE
     summary, spent = await extractor.summarise(turns, before, SUMMARY_CHARACTERS)
-    if by_rules and any(normalised(summary) in normalised(one.text) for one in turns):
+    if sparing and any(normalised(summary) in normalised(one.text) for one in turns):
         summary = ""
     return summary, spent
 
