@@ -303,6 +303,15 @@ async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(ann):
     assert 0 == report.events
 
 
+async def test_rules_sum_up_what_no_turn_tells_alone(ann):
+    home, work, both = "I live in Rome.", "I work at Acme.", "I live in Rome. I work at Acme."
+    table = ((home, work), ""), ((both, home, "Thanks!"), ""), ((home, "Thanks!", work), both)
+    for day, (texts, summary) in enumerate(table):
+        await ann.tell(day, *texts, thread=str(day))
+        assert summary == (await ann.consolidate(str(day))).summary
+    assert [both] == await ann.texts("summary")
+
+
 async def test_phases_have_marks_of_their_own(ann):
     ann = read_by(ann, Scripted({}))
     await ann.append_events("t", [said(1, "I live in Leeds.")])
