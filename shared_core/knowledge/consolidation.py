@@ -72,7 +72,7 @@ HELD = 500
 """Maximum number of facts that hold, and of ended ones, that turns are compared with."""
 SUMMARY_CHARACTERS = 200
 SHORT_THREAD = 2
-"""Number of turns up to which rules make no summary: the turns tell it."""
+"""Number of turns up to which rules make no first summary: the turns tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,7 +389,8 @@ async def _form(
     turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)
     reread = extractor.reread_turns
     replay = await asyncio.to_thread(_window, reading.replay, REPLAY + reread, tokens)
-    unsummed = bool(replay) and (replay[-1][0] > reading.replay_mark or not reading.summary)
+    is_new = bool(replay) and replay[-1][0] > reading.replay_mark
+    unsummed = is_new or (not reading.summary and len(replay) > SHORT_THREAD)
     if not turns and not unsummed:
         return None
     extraction, before = Extraction(), reading.summary if reading.summed > reread else ""
@@ -406,27 +407,27 @@ async def _form(
     if along:
         replay = [one for one in replay if one[0] <= turns[-1][0]]
     replayed = [event for _, event in replay]
+    is_first = not reading.summary
     if along and not summary:
         by_rules = extraction.usage.calls > 0
-        summary, _ = await RuleExtractor().summarise(replayed, before, SUMMARY_CHARACTERS)
+        summary, _ = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
     if unsummed and not along:
         try:
-            summary, spent = await _summed(extractor, replayed, before)
+            summary, spent = await _summed(extractor, replayed, before, is_first=is_first)
         except ModelOutputInvalid as error:
             if not turns:
                 raise
             # The extraction is paid for and valid, so only the summary falls back to rules.
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
-            summary, spent = await _summed(RuleExtractor(), replayed, before)
+            summary, spent = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
         except ModelUnavailable as error:
             if not turns:
                 raise
             log.warning("the summary is left to the next run: %s", type(error).__name__)
             put_off, unsummed, spent = True, False, NO_USAGE
         usage += spent
-    news = bool(turns) or replay[-1][0] > reading.replay_mark
-    if not news and not summary:
+    if not turns and not is_new and not summary:
         return None
     return Formed(
         turns=turns,
@@ -448,18 +449,19 @@ async def _form(
 
 
 async def _summed(
-    extractor: Extractor, turns: Sequence[Event], before: str
+    extractor: Extractor, turns: Sequence[Event], before: str, *, is_first: bool
 ) -> tuple[str, ModelUsage]:
     """Return the summary of a thread, from the one before and the turns since, and its cost.
 
     One by rules consists of sentences of the thread, so a thread of SHORT_THREAD turns gets none,
-    and none stands in one turn alone.
+    and none stands in one turn alone. is_first: no summary stands; one that does is written anew
+    without these rules, or it would lack the new turns and keep erased ones.
     """
-    by_rules = extractor.name == RuleExtractor.name
-    if by_rules and not before and len(turns) <= SHORT_THREAD:
+    sparing = is_first and extractor.name == RuleExtractor.name
+    if sparing and len(turns) <= SHORT_THREAD:
         return "", NO_USAGE
     summary, spent = await extractor.summarise(turns, before, SUMMARY_CHARACTERS)
-    if by_rules and any(normalised(summary) in normalised(one.text) for one in turns):
+    if sparing and any(normalised(summary) in normalised(one.text) for one in turns):
         summary = ""
     return summary, spent
 

@@ -415,13 +415,14 @@ async def test_what_has_nothing_to_do_with_the_question_is_left_out(service):
 async def test_memories_are_listed_in_pages_and_by_kind(service):
     for n in range(7):
         await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
-    await tell(service, said("I live in Lisbon."))
+    await tell(service, *map(said, ("I live in Lisbon.", "The tram is late.", "Thanks!")))
     pages = [await service.list_memories(**WHO, memory_type="semantic", limit=3, offset=start)
              for start in (0, 3, 6, 9)]  # fmt: skip
     assert [3, 3, 2, 0] == [len(page) for page in pages]
     listed = texts([entry for page in pages for entry in page])
     assert ["User lives in Lisbon.", *(f"tea {n}" for n in range(6, -1, -1))] == listed
-    assert ["I live in Lisbon."] == texts(await service.list_memories(**WHO, memory_type="summary"))
+    summaries = texts(await service.list_memories(**WHO, memory_type="summary"))
+    assert ["I live in Lisbon. The tram is late."] == summaries
     for wrong in ({"memory_type": "dream"}, {"limit": -1}, {"offset": -1}):
         with pytest.raises(InvalidInput):
             await service.list_memories(**WHO, **wrong)  # type: ignore[arg-type]
@@ -499,19 +500,20 @@ async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn):
     ann, day = Scope(*WHO.values()), timedelta(days=1)
     now = datetime.now(UTC)
     async with open_memory(dsn, clock=lambda: now - 30 * day) as then:
-        turn = core_said("e1", "I live in Lisbon.", now - 30 * day)
-        await then.append_events(ann, "s", [turn])
+        told = ("I live in Lisbon.", "The tram is late.", "Thanks!")
+        turns = [core_said(text, text, now - 30 * day) for text in told]
+        await then.append_events(ann, "s", turns)
         await then.consolidate(ann, "s")
     async with Service(dsn) as service:
         fresh = entry("fresh", custom_metadata={"kind": "episodic"})
         await service.add_memory(**WHO, memories=[fresh])
-        report = {"total_memories": 3, "cleaned_count": 2}
+        report = {"total_memories": 4, "cleaned_count": 3}
         for dry_run in (True, False):
             told = await service.cleanup_memories(**WHO, dry_run=dry_run)
             assert 0.2 < told.pop("avg_retention_score") < 0.3
             assert report == told
         assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
-        await service.engine.append_events(ann, "s", [turn])
+        await service.engine.append_events(ann, "s", turns)
         assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
         kept = await service.engine.cleanup(ann, RetentionPolicy(threshold=0))
         assert () == tuple(kept.forgotten)

@@ -83,9 +83,9 @@ async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
 
 
 @pytest.mark.parametrize("turns", [
-    ("I live in Lisbon.", "My dog is called Rex."),
-    ("我住在里斯本。", "我的狗叫雷克斯。"),
-    ("I moved to Lisbon. My dog is called Rex.",),
+    ("I live in Lisbon.", "Thanks!", "My dog is called Rex."),
+    ("我住在里斯本。", "谢谢！", "我的狗叫雷克斯。"),
+    ("I moved to Lisbon. My dog is called Rex.", "Thanks!", "I like tea."),
 ])  # fmt: skip
 async def test_a_summary_that_repeats_a_short_session_is_never_returned(turns, service):
     await service.add_session_to_memory(said(*turns))

@@ -84,8 +84,9 @@ async def test_turns_are_those_that_were_said_and_stored_by_then(ann):
 
 
 async def test_the_summary_is_the_version_that_stood_then(ann):
-    for day, text in ((1, "I live in Rome."), (2, "I like green tea."), (3, "I work at Acme.")):
-        await ann.say(day, text)
+    rome = (1, "I live in Rome.", "Thanks!", "I play chess.")
+    for day, *said in (rome, (2, "I like green tea."), (3, "I work at Acme.")):
+        await ann.say(day, *said)
     ann.clock.day = 9
     texts = []
     for day in (1, 2, 3):

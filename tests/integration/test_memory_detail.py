@@ -63,7 +63,7 @@ async def test_an_ended_fact_is_read_with_its_end(ann):
 
 
 async def test_a_turn_names_what_was_drawn_from_it(ann):
-    await told(ann, "t", "I live in Leeds.", "My sister is called Mia.")
+    await told(ann, "t", "I live in Leeds.", "My sister is called Mia.", "Thanks!")
     detail = await detail_of(ann, (await one(ann, "episodic", "Leeds")).key)
     assert {"semantic", "summary"} == {derived.kind for derived in detail.derived}
     assert [] == [derived for derived in detail.derived if "e0" not in derived.source_event_ids]

@@ -124,7 +124,8 @@ async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(ann
 
 async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     ann = new_ann
-    turns = [said("e9", "I live in Porto.", ago(9)), said("e8", "Bye.", ago(8))]
+    told = ("I live in Porto.", "The tram is late.", "Bye.")
+    turns = [said(text, text, ago(9)) for text in told]
     await ann.append_events("t2", turns)
     await ann.consolidate("t2")
     of_thread = await ann.list_memories(thread_id="t2")

@@ -160,7 +160,8 @@ def test_what_one_thread_tells_another_knows(store, model):
 
 def test_what_the_request_shows_already_is_not_shown_again(store, model):
     agent = agent_with(model, HippocampusMiddleware(store, app="app"))
-    ask(agent, "I keep bees on my roof. I live in Lisbon.")
+    for text in ("I keep bees on my roof.", "I live in Lisbon."):
+        ask(agent, text)
     assert run_sync(store.engine.flush(60))  # now the summary and a fact say so as well
     question = "Where do I keep my bees? In Lisbon?"
     found = [hit.memory for hit in run_sync(store.engine.recall(ANN, question, limit=10))]

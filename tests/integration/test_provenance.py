@@ -87,9 +87,10 @@ async def test_a_faded_memory_leaves_its_reflection(ann):
 
 
 async def test_a_forgotten_summary_takes_those_it_replaced(ann):
-    for number, text in enumerate(["I live in Zanzibar.", "I work at Acme.", "I like papayas."]):
-        await ann.say(number, text)
-    await ann.say(7, "I play chess.", "Nice set.", thread="other")
+    await ann.tell(0, "I play the cello.", "Thanks!")
+    for day, text in ((1, "I live in Zanzibar."), (2, "I work at Acme."), (3, "I like papayas.")):
+        await ann.say(day, text)
+    await ann.say(7, "I play chess.", "Nice set.", "It is made of ivory.", thread="other")
     assert 3 == await ann.forget("summary/t")
     summaries = "FROM hippocampus.memories WHERE tenant_id = %(tenant)s AND kind = 'summary'"
     assert [("summary/other",)] == ann.sql(f"SELECT key {summaries}")
@@ -98,6 +99,7 @@ async def test_a_forgotten_summary_takes_those_it_replaced(ann):
 class Rolling(RuleExtractor):
     """A fake: carries each summary on, as a model does."""
 
+    name = "rolling"
     reread_turns = 0
 
     async def summarise(

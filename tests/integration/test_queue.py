@@ -227,9 +227,10 @@ from tests.turns import said
 
 async def main():
     async with open_memory(sys.argv[1], embedder=lambda texts: [[1.0]] * len(texts)) as memory:
+        texts = ("I live in Lisbon.", "The tram is late.", "The soup is hot.")
         for n in range(8):
-            turn = said(n, "I live in Lisbon.")
-            await memory.append_events(Scope("app", "ann"), f"t{n}", [turn], later=True)
+            turns = [said(f"{n}{text}", text) for text in texts]
+            await memory.append_events(Scope("app", "ann"), f"t{n}", turns, later=True)
         assert await memory.flush(100)
 
 asyncio.run(main())
@@ -242,7 +243,7 @@ async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn):
     assert [0, 0] == [await asyncio.to_thread(process.wait) for process in both]
     await until_done(dsn)
     count = "SELECT kind, count(*) FROM hippocampus.memories GROUP BY kind ORDER BY kind"
-    assert [("episodic", 8), ("semantic", 1), ("summary", 8)] == execute(dsn, count)
+    assert [("episodic", 24), ("semantic", 1), ("summary", 8)] == execute(dsn, count)
 
 
 async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn):
@@ -358,14 +359,15 @@ async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn):
     async with open_memory(dsn, embedder=slow) as one, open_memory(dsn, embedder=slow) as other:
         for memory in (one, other):
             memory._worker._lease_s = 0.6
-        await later(one, "Nothing much.")
+        turns = [told(text, text) for text in ("Nothing much.", "Thanks!", "The tram is late.")]
+        await one.append_events(ANN, "t", turns, later=True)
         serving = asyncio.create_task(other.jobs.serve(stop, poll_s=0.05))
         assert await one.flush(60)
         stop.set()
         tally = await serving
     assert [("completed", 1)] == jobs(dsn)
     assert 0 == tally.done or 1 == tally.done
-    assert 2 == calls  # the turn, and the summary
+    assert 2 == calls  # the turns, and the summary
 
 
 async def test_work_that_another_worker_took_over_is_ended(dsn):

@@ -303,7 +303,8 @@ async def test_consolidating_by_hand_returns_the_job(dsn):
         worker = MemoryConsolidationWorker(memory, ANN)
         with pytest.raises(NotFound, match="nowhere"):
             await worker.consolidate("nowhere")
-        await later(memory, "I live in Lisbon.")
+        for key, text in enumerate(("I live in Lisbon.", "The tram is late.", "Thanks!")):
+            await later(memory, text, str(key))
         assert JobStatus.COMPLETED is (await worker.consolidate("t", JobType.FAST_REPLAY)).status
         assert set() == await statements(memory)
         assert 1 == len(await memory.list_memories(ANN, kinds=["summary"]))

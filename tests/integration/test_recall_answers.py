@@ -267,10 +267,11 @@ ENDED = {
 @pytest.mark.parametrize("language", ENDED)
 async def test_a_summary_of_what_has_ended_stands_below_what_holds(ann, language):
     before, after, question, place = ENDED[language]
+    late = "The tram is late."
     for day, text in ((0, before), (20, after)):
-        await ann.say(day, text, thread=f"thread {day}")
+        await ann.say(day, text, late, "Thanks!", thread=f"thread {day}")
     hits = await ann.recall(question, asked_at=at(29))
     assert place in hits[0].memory.text
     marks = {(hit.memory.kind, hit.memory.text): hit.parts["ended"] for hit in hits}
-    assert 1.0 == marks["summary", before] == marks["episodic", before]
+    assert 1.0 == marks["summary", f"{before} {late}"] == marks["episodic", before]
     assert 0.0 == marks["episodic", after]

@@ -169,6 +169,7 @@ async def test_pinned_history_stays_when_its_fact_is_erased(world):
 
 async def test_pinned_summaries_that_were_replaced_stay(world):
     await world.retention.set_policy({"summary": FACTS, "episodic": None})
+    await world.say("I play chess.", "Thanks!")
     for text in ("I keep bees in Oslo.", "Carla moved to Lisbon.", "I painted the fence."):
         await world.read(text)
     replaced = "SELECT memory_id FROM memories WHERE superseded_at IS NOT NULL AND kind = 'summary'"
@@ -194,6 +195,7 @@ async def test_history_that_somebody_pins_right_now_is_left_alone(world):
 
 async def test_undoing_a_run_takes_what_was_archived_of_it_along(world):
     await world.retention.set_policy({"summary": ALL, "episodic": None})
+    await world.say("I play chess.", "Thanks!")
     first = (await world.read("I keep bees on the roof in Oslo.")).summary
     world.go(1)
     run = await world.read("My sister Carla moved to Lisbon and works at a bakery there.")
@@ -213,6 +215,7 @@ async def test_undoing_a_run_takes_what_was_archived_of_it_along(world):
 
 async def test_undoing_waits_for_who_archives(world):
     await world.retention.set_policy({"summary": ALL, "episodic": None})
+    await world.say("I play chess.", "Thanks!")
     first = (await world.read("I keep bees on the roof in Oslo.")).summary
     run = await world.read("My sister Carla moved to Lisbon and works at a bakery there.")
     await world.fade(20)

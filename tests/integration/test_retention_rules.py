@@ -141,6 +141,7 @@ async def test_a_user_writes_and_reads_by_the_nearest_policy(world, place):
 
 
 async def test_what_a_run_replaced_stays_for_its_undo(world):
+    await world.say("I play chess.", "Thanks!")
     for text in ("I live in Leeds.", "I moved to Rome."):
         await world.read(text)
     rows = world.ask(

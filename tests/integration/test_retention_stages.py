@@ -161,11 +161,14 @@ async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world):
 
 async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_written_anew(world):
     await world.retention.set_policy({"episodic": ALL, "summary": None})
+    await world.say("I play chess.", "Thanks!")
     await world.read("I keep bees on the roof.")
     await world.fade(40, 40, 40)
     summary = await world.memory.thread_summary(ANN, "t")
     assert summary and "bees" in summary.text
+    assert "I sold the hives." == (await world.read("I sold the hives.")).summary
     await world.memory.forget(ANN, summary.key)
+    await world.say("The canal froze.")
     assert "Ghent" in (anew := (await world.read("I moved to Ghent.")).summary)
     assert "bees" not in anew
 

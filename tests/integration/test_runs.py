@@ -303,6 +303,15 @@ async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(ann):
     assert 0 == report.events
 
 
+async def test_rules_sum_up_what_no_turn_tells_alone(ann):
+    home, work, both = "I live in Rome.", "I work at Acme.", "I live in Rome. I work at Acme."
+    table = ((home, work), ""), ((both, home, "Thanks!"), ""), ((home, "Thanks!", work), both)
+    for day, (texts, summary) in enumerate(table):
+        await ann.tell(day, *texts, thread=str(day))
+        assert summary == (await ann.consolidate(str(day))).summary
+    assert [both] == await ann.texts("summary")
+
+
 async def test_phases_have_marks_of_their_own(ann):
     ann = read_by(ann, Scripted({}))
     await ann.append_events("t", [said(1, "I live in Leeds.")])
@@ -571,7 +580,8 @@ def consolidate_and_die(dsn: str, step: str) -> None:
 @pytest.mark.tail
 async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn, step):
     async with alone(dsn, embedder=TINY) as ann:
-        await ann.append_events("t", [said(1, "I live in Leeds."), said(2, "I love green tea.")])
+        told = ("I live in Leeds.", "I love green tea.", "Thanks!")
+        await ann.append_events("t", [*map(said, (1, 2, 3), told)])
         fork = multiprocessing.get_context("fork")
         killed = fork.Process(target=consolidate_and_die, args=(dsn, step))
         killed.start()
@@ -582,7 +592,7 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn, step):
             " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
             " AND datname = current_database()",
         )  # fmt: skip
-        assert (0 if step == "after" else 2) == (await ann.consolidate("t")).events
+        assert (0 if step == "after" else 3) == (await ann.consolidate("t")).events
         facts = sorted(one.statement for one in await ann.facts(history=True))
         assert ["User likes green tea.", "User lives in Leeds."] == facts
         assert 1 == len(await ann.texts("summary"))

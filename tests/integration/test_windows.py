@@ -131,9 +131,10 @@ async def test_a_summary_written_anew_tells_of_the_whole_thread(reading, scope, 
 async def test_an_answer_without_a_summary_is_summed_up_by_rules(reading, scope):
     model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
     extractor = ModelExtractor(model, RuleExtractor())
-    memory = await reading(extractor, said(1, "Acme pays my wages these days."))
+    told = ("Acme pays my wages these days.", "The tram is late.", "Thanks!")
+    memory = await reading(extractor, *map(said, (1, 2, 3), told))
     report = await memory.consolidate(scope, "t")
-    assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
+    assert (1, " ".join(told[:2])) == (len(model.read), report.summary)
     assert ["Acme"] == [one.value for one in await memory.facts(scope)]
     [run] = await memory.runs(scope)
     assert ("llm-v3/extract.v3/fake", True) == (run.extractor, run.counts["summed_by_rules"])
