@@ -394,7 +394,9 @@ async def _form(
     if not turns and not unsummed:
         return None
     extraction, before = Extraction(), reading.summary if reading.summed > reread else ""
-    along = bool(unsummed and turns) and replay[0][0] >= turns[0][0]
+    # An answer sums up the turns before as well if it is shown all of them.
+    before_turns = sum(number < turns[0][0] for number, _ in replay) if turns else 0
+    along = bool(unsummed and turns) and before_turns <= len(reading.context)
     along = along and isinstance(extractor, Summarising)
     if turns:
         events = [event for _, event in turns]

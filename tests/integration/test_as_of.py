@@ -85,8 +85,8 @@ async def test_turns_are_those_that_were_said_and_stored_by_then(ann):
 
 async def test_the_summary_is_the_version_that_stood_then(ann):
     rome = (1, "I live in Rome.", "Thanks!", "I play chess.")
-    for day, *said in (rome, (2, "I like green tea."), (3, "I work at Acme.")):
-        await ann.say(day, *said)
+    for day, *told in (rome, (2, "I like green tea."), (3, "I work at Acme.")):
+        await ann.say(day, *told)
     ann.clock.day = 9
     texts = []
     for day in (1, 2, 3):

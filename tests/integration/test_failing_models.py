@@ -19,6 +19,8 @@ from turns import Clock
 from adk_memory import MemoryPlugin, OfflineModel, OpenMemoryService
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
 from shared_core import ModelQuotaExceeded, ModelUnavailable, Scope, open_memory
+from shared_core.extraction import ModelExtractor, RuleExtractor
+from shared_core.models import resolve_language_model
 from tests.integration.telemetry_sdk import Growth
 from tests.integration.test_queue import jobs, now
 
@@ -33,6 +35,16 @@ def session() -> Session:
     said = types.Content(role="user", parts=[types.Part(text="I live in Oslo.")])
     event = Event(id="e1", author="user", invocation_id="i", content=said)
     return Session(app_name="app", user_id="ann", id="s", events=[event])
+
+
+class SummingUpApart(ModelExtractor):
+    """An extractor that reads and sums up in two calls."""
+
+    summing_up = None  # type: ignore[assignment]
+
+
+def apart(*answers: object) -> SummingUpApart:
+    return SummingUpApart(resolve_language_model(Answering(*answers)), RuleExtractor())
 
 
 class Answering:
@@ -199,7 +211,7 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
 @pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
 async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(dsn, now, error):
     read, summary = ANSWERS
-    async with served(dsn, now, llm=Answering(read, error, summary), wait=False) as service:
+    async with served(dsn, now, extractor=apart(read, error, summary), wait=False) as service:
         await service.add_session_to_memory(session())
         await service.engine.jobs.serve(once=True)
         assert ["Oslo"] == await values(service)
@@ -213,8 +225,8 @@ async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_aga
 
 async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(dsn, now):
     read, summary = ANSWERS
-    model = Answering(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
-    async with served(dsn, now, llm=model) as service:
+    model = apart(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
+    async with served(dsn, now, extractor=model) as service:
         with pytest.raises(ModelQuotaExceeded, match="full"):
             await service.add_session_to_memory(session())
         assert ["Oslo"] == await values(service)
