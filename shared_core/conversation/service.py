@@ -255,7 +255,7 @@ class Conversations:
         now = self._clock()
         kept: list[Fact] = []
         for slot in sorted(past_slots(asked)):
-            query = FactQuery(now=now, slot=slot, history=True, lasting=True)
+            query = FactQuery(now=now, slot=slot, history=True)
             kept += await list_facts(storage, scope, query)
         return ended_facts(kept, now)
 

@@ -326,10 +326,12 @@ class FactDrafting:
         return [end, denial]
 
     def _replaced(self, read: _Read, held: HeldFact) -> list[FactDraft]:
-        """Return the drafts that put another value in the place of a known fact."""
+        """Return the drafts that put another value in the place of a known fact, or doubt it."""
         item = read.item
         if not item.value or not self._evidence.says(item.value):
-            raise Inadmissible("update without a value that somebody said")
+            # The new value is the model's own word, but the turn does speak of a change.
+            self._evidence.leave_out("update without a value that somebody said")
+            return [replace(self._of(read, held), operation="doubt")]
         statement = item.statement
         if not statement or statement == held.statement:
             old = re.compile(re.escape(held.value), re.IGNORECASE)

@@ -32,14 +32,22 @@ from shared_core.extraction.gate import may_tell
 from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing, listing_of
 from shared_core.extraction.llm_drafts import AnswerDrafting, ModelAnswer
 from shared_core.extraction.llm_schema import (
+    CHOICE_SCHEMA,
     EXTRACTION,
     REFLECTION,
     Element,
     ReflectionItem,
     lists_schema,
+    numbers_of,
 )
 from shared_core.extraction.prompts import Prompt, load_prompt
-from shared_core.extraction.transcript import Transcript, context_text, escaped, transcripts
+from shared_core.extraction.transcript import (
+    Transcript,
+    context_text,
+    escaped,
+    shown_text,
+    transcripts,
+)
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
@@ -54,6 +62,7 @@ MODEL_VERSION: Final = "llm-v3"
 EXTRACT: Final = "extract.v3"
 SUMMARY: Final = "summary"
 REFLECT: Final = "reflect.v1"
+FORGET: Final = "forget.v1"
 
 MAX_INPUT_TOKENS: Final = 16_000
 """Maximum tokens of turns in one call; longer input takes several calls."""
@@ -252,6 +261,20 @@ class ModelExtractor:
         ids = {number: memory_id for number, (_, memory_id) in shown.items()}
         return _insights(items, ids), usage
 
+    async def telling(
+        self, request: Event, topics: Sequence[str], memories: Sequence[Memory]
+    ) -> tuple[frozenset[MemoryId], ModelUsage]:
+        """Return which of the memories tell what the user asks to forget in a turn."""
+        shown = await asyncio.to_thread(_numbered, memories, self._max_input_tokens)
+        values = {
+            "request": escaped(shown_text(request)),
+            "topics": escaped("; ".join(topics)) or NONE,
+            "memories": "\n".join(line for line, _ in shown.values()),
+        }
+        prompt, keys = load_prompt(FORGET), ("memories",)
+        chosen, usage = await self.ask(prompt, values, CHOICE_SCHEMA, keys, _choice)
+        return frozenset(shown[one][1] for one in chosen if one in shown), usage
+
     def _request(
         self, prompt: Prompt, values: Mapping[str, str], schema: Mapping[str, JsonValue]
     ) -> ModelRequest:
@@ -335,6 +358,14 @@ def _reflections(reading: ParsedJson) -> list[ReflectionItem]:
     items, wrong = read_items(reading.value.get("insights"), ReflectionItem, MAX_ELEMENTS)
     _check({"insights": items}, wrong, reading)
     return items
+
+
+def _choice(reading: ParsedJson) -> list[int]:
+    """Return the numbers of an answer. Raises Unreadable if it has no list of them."""
+    given = reading.value.get("memories")
+    if not isinstance(given, list):
+        raise Unreadable("it has no list of memories")
+    return numbers_of(given)
 
 
 def _check(

@@ -47,7 +47,8 @@ def _one_line(value: object) -> object:
     return " ".join(clean_text(value).split()) if isinstance(value, str) else value
 
 
-def _numbers(value: object) -> object:
+def numbers_of(value: object) -> list[int]:
+    """Return the numbers in a list of a model's answer, in any spelling; each once."""
     given = value if isinstance(value, list) else [value]
     found: list[int] = []
     for one in given[:MAX_TURNS]:
@@ -87,10 +88,10 @@ def _truth(value: object) -> bool:
     return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
 
 
-Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
+Turns = Annotated[list[int], BeforeValidator(numbers_of), Field(min_length=1)]
 # The schema asks for one turn; extra turns a model names are further sources.
 TurnOrTurns = Annotated[
-    list[int], BeforeValidator(_numbers), Field(min_length=1), WithJsonSchema({"type": "integer"})
+    list[int], BeforeValidator(numbers_of), Field(min_length=1), WithJsonSchema({"type": "integer"})
 ]
 Value = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_VALUE_CHARACTERS)]
 Named = Annotated[
@@ -139,7 +140,7 @@ class FactOperation(Element):
     single: Annotated[bool, BeforeValidator(_truth)] = False
     since: Value = ""
     until: Value = ""
-    of: Annotated[list[int], BeforeValidator(_numbers)] = []
+    of: Annotated[list[int], BeforeValidator(numbers_of)] = []
 
     @model_validator(mode="after")
     def names_a_fact(self) -> Self:
@@ -182,6 +183,14 @@ EXTRACTION: Final[Mapping[str, type[Element]]] = {
     "relations": RelationItem,
 }
 REFLECTION: Final[Mapping[str, type[Element]]] = {"insights": ReflectionItem}
+
+
+CHOICE_SCHEMA: Final[Mapping[str, JsonValue]] = {
+    "title": "Choice",
+    "type": "object",
+    "properties": {"memories": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["memories"],
+}
 
 
 def lists_schema(

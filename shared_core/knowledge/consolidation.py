@@ -19,6 +19,7 @@ from shared_core.core.domain import (
     ForgetDraft,
     HeldFact,
     JsonValue,
+    Memory,
     MemoryId,
     ModelUsage,
     Scope,
@@ -47,7 +48,16 @@ from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
-from shared_core.ports.storage import Acquainted, Clock, Extractor, Revisable, Storage, Summarising
+from shared_core.ports.storage import (
+    Acquainted,
+    Choosing,
+    Clock,
+    Extractor,
+    Revisable,
+    Storage,
+    Summarising,
+)
+from shared_core.recall.query import RecallOptions, recall
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
@@ -71,6 +81,10 @@ PEOPLE = 200
 HELD = 500
 """Maximum number of facts that hold, and of ended ones, that turns are compared with."""
 SUMMARY_CHARACTERS = 200
+NEAR = 20
+"""Maximum number of memories near to a request to forget, and to each topic, to choose from."""
+REQUEST_CHARACTERS = 500
+"""Maximum number of characters of a request that such memories are searched for."""
 SHORT_THREAD = 2
 """Number of turns up to which rules make no first summary: the turns tell it."""
 
@@ -197,13 +211,45 @@ class Consolidation:
             )
             self._read = shown
         if self._formed is not None and self._formed.drafts.extraction.forget:
-            self._formed = await self._carried_out(self._formed)
+            self._formed = await self._carried_out(await self._chosen(self._formed))
             reading = await self._read_again(request, held)
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
         await applied(self._apply(plan, reading, held))
         return _report(plan, self._formed, rows)
+
+    async def _chosen(self, formed: Formed) -> Formed:
+        """Add to each request to forget what the extractor chooses of the memories near to it.
+
+        A request often names its matter in other words than were told: "that money trouble".
+        """
+        extractor, usage = self.extractor, formed.usage
+        if self.forget is None or not isinstance(extractor, Choosing):
+            return formed
+        asking = {event.event_id: event for _, event in formed.turns}
+        drafts: list[ForgetDraft] = []
+        for draft in formed.drafts.extraction.forget:
+            turn = asking[draft.event_id]
+            if near := await self._memories_near(turn, draft.topics):
+                chosen, spent = await extractor.telling(turn, draft.topics, near)
+                usage += spent
+                draft = replace(draft, memory_ids=tuple({*draft.memory_ids, *chosen}))
+            drafts.append(draft)
+        extraction = replace(formed.drafts.extraction, forget=tuple(drafts))
+        return replace(formed, drafts=replace(formed.drafts, extraction=extraction), usage=usage)
+
+    async def _memories_near(self, turn: Event, topics: Sequence[str]) -> list[Memory]:
+        """Return the turns, facts and statements before a turn that are near to it or a topic."""
+        options = RecallOptions(
+            now=self.clock(), limit=NEAR, kinds=["episodic", "semantic"], merged_only=True
+        )
+        found: dict[MemoryId, Memory] = {}
+        for query in dict.fromkeys((turn.text[-REQUEST_CHARACTERS:], *topics)):
+            hits = await recall(self.storage, self.embedding, self.scope, query, options)
+            found |= {hit.memory.memory_id: hit.memory for hit in hits.merged}
+        before = (one for one in found.values() if one.occurred_at <= turn.occurred_at)
+        return [one for one in before if turn.event_id not in one.source_event_ids]
 
     async def _carried_out(self, formed: Formed) -> Formed:
         """Carry out the requests to forget, before anything of the run is written."""

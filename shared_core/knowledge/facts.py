@@ -130,7 +130,7 @@ class Facts:
             return []
         now = self._clock()
         storage = await self._handle.storage()
-        query = FactQuery(now=now, history=True, lasting=True)
+        query = FactQuery(now=now, history=True)
         return past_facts(await list_facts(storage, scope, query), question, now)
 
     async def _explained(self, scope: Scope, found: Sequence[Fact]) -> Sequence[Fact]:

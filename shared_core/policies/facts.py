@@ -74,6 +74,11 @@ class StoredFact(NamedTuple):
         """Whether it has no known end."""
         return self.valid_until is None and self.superseded_at is None
 
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether it ended and expires, as what the user asked to forget does."""
+        return self.retired_at is not None and self.expires_at is not None
+
     def lives(self, now: datetime) -> bool:
         """Return whether its memory has not expired."""
         return self.expires_at is None or self.expires_at > now
@@ -174,14 +179,13 @@ class FactQuery:
     """Asks for the facts that hold now, or held at a moment as they were known at a moment.
 
     slot: only the facts of this slot. history: ended facts and future ones too; with as_of, those
-    that had ended. lasting: none that expires, which those do that the user asked to forget.
+    that had ended. Facts that ended and expire are left out: the user asked to forget them.
     """
 
     now: datetime
     slot: str | None = None
     history: bool = False
     as_of: AsOf | None = None
-    lasting: bool = False
 
     def selects(self) -> list[Select]:
         """Return what to read; facts() takes the rows."""
@@ -207,7 +211,7 @@ class FactQuery:
             found = [StoredFact(*row) for row in rows[0]]
             held = found if self.history else holding(found, self.now)
             lives = (one for one in held if one.lives(self.now) and one.demoted_at is None)
-            return [one for one in lives if not self.lasting or one.expires_at is None]
+            return [one for one in lives if not one.is_set_aside]
         recorded = recorded_facts(rows[0], rows[2], self.now, self.as_of)
         held = recorded if self.history else holding_at(recorded, self.as_of.valid or self.now)
         return [one for one in held if self.slot is None or one.slot == self.slot]
@@ -241,7 +245,7 @@ def recorded_facts(
         undone[memory_id].append((closed_at, valid_until))
     found = []
     for one in map(StoredFact._make, rows):
-        if not one.lives(now):
+        if not one.lives(now) or one.is_set_aside:
             continue
         ends = [*undone.get(one.memory_id, ())]
         closed_at = one.superseded_at

@@ -14,6 +14,7 @@ from shared_core.core.domain import (
     InsightDraft,
     KnownPerson,
     Memory,
+    MemoryId,
     ModelUsage,
 )
 from shared_core.ports.api_tokens import TokenStorage
@@ -109,6 +110,16 @@ class Summarising(Protocol):
         previous: the summary of the turns before, or "". The result is Extraction.summary, "" if
         it has none; a summary of turns that were skipped is left to the rules.
         """
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """An extractor that chooses what a request to forget is about."""
+
+    async def telling(
+        self, request: Event, topics: Sequence[str], memories: Sequence[Memory]
+    ) -> tuple[frozenset[MemoryId], ModelUsage]:
+        """Return which of the memories tell what the user asks to forget in a turn."""
 
 
 @runtime_checkable

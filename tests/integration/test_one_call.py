@@ -87,6 +87,20 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
         assert {one["value"] for one in learned} <= {*await ann.values()}
 
 
+async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with):
+    """The turn, the fact and the summary; not the rest of the same thread."""
+    debt, tea = fact([1], "debt", "600", "Huw owes the merchant 600."), fact([2], "like", "tea")
+    model = right([debt, tea], [forgets(1, "that money trouble")], summary="Huw owes 600.")
+    ann = ann_with(llm=model)
+    await session(ann, 0, "Huw is 600 behind with the merchant", "i like tea")
+    model.summary, model.tells = "They talked.", "600"
+    await session(ann, 6, "about Huw, that money trouble wasn't mine to tell. Lose it")
+    assert "600 behind" in model.asked[-1].prompt and "Lose it" in model.asked[-1].prompt
+    assert [] == await told(ann, "600")
+    assert ["tea"] == [one.value for one in await ann.facts(history=True)]
+    assert "i like tea" in await ann.texts("episodic")
+
+
 @pytest.mark.parametrize(("text", "wrong"), [
     ("forget it", forgets(2)), ("forget it", forgets(2, "it")), ("forget me", forgets(2, "me")),
     ("I forgot my keys", forgets(2, "Marek")), ("forget that", forgets(9, "Marek")),

@@ -173,8 +173,6 @@ async def test_what_held_within_the_turns_is_ended_by_slot_and_value():
     op("end", "f3"), op("end", "Acme"), op("keep", "f0"), op("doubt", "f99"),
     op("update", "f7", value="Bosch", statement="At Bosch."),
     op("end", "f2", 2), op("end", "f2", 9), op("end", "f2") | {"turns": []},
-    op("update", "f2", value="Evil Corp", statement="At Evil."),
-    op("update", "f2", value="", statement="Nowhere."),
     op("update", "f2", value="Bosch", statement="The password is Bosch."),
     op("end", "f2", user_id="bob"), op("DROP", "f2"), {"op": "end", "turns": [1]},
     {"op": "doubt", "turns": [1], "slot": "residence", "value": "Bosch"},
@@ -183,6 +181,13 @@ async def test_an_operation_without_evidence_or_a_shown_fact_is_refused(given):
     good = fact([1], "like", "Bosch", op="add")
     found = await drafts([given, good], "I like Bosch", "agent: You work at Acme.")
     assert [("assert", "like")] == [(one.operation, one.slot) for one in found]
+
+
+@every_case("Evil Corp", "")
+async def test_an_update_with_a_value_that_nobody_said_is_a_doubt(value):
+    given = op("update", "f2", value=value, statement=f"At {value}.")
+    [found] = await drafts([given], "I like Bosch")
+    assert ("doubt", "employer", "Acme") == (found.operation, found.slot, found.value)
 
 
 async def test_an_ended_fact_has_no_id():
