@@ -210,8 +210,8 @@ async def test_what_was_read_before_a_summary_of_its_own_failed_is_kept(dsn, now
             await done(service, now, 0)
         assert ["Oslo"] == await values(service)
         now.forward(100)
-        served_again = await service.engine.jobs.serve(once=True)
-        assert (0, 1) == (served_again.failed, served_again.done)
+        report = await service.engine.jobs.serve(once=True)
+        assert 0 == report.failed and (not waits or 1 == report.done)
         [told] = await service.engine.list_memories(ANN, kinds=["summary"])
         assert "She lives in Oslo." == told.text
         assert [] == await service.engine.jobs.list()
