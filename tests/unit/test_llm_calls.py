@@ -7,26 +7,15 @@ from unittest import mock
 import pytest
 from every_case import every_case
 
-from shared_core import (
-    InvalidInput,
-    ModelKeyRefused,
-    ModelLimits,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
+from shared_core import InvalidInput, ModelKeyRefused, ModelLimits, ModelOutputInvalid
 from shared_core.core.domain import ModelUsage
 from shared_core.core.event_loops import note_hosts_loop, run_sync
 from shared_core.core.model_limits import limits_in
-from shared_core.models import (
-    FunctionModel,
-    ModelReply,
-    ModelRequest,
-    call_limits,
-    resolve_language_model,
-)
+from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
+from shared_core.models import FunctionModel, ModelReply, ModelRequest, call_limits
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.failures import coded_failure, model_failure
+from shared_core.models.language_model import resolve_language_model
 from tests.unit.scripted_model import ScriptedModel
 
 REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")
