@@ -14,8 +14,8 @@ from tests.unit.scripted_model import fact
 
 async def session(ann: Person, number: int, *texts: str) -> Any:
     """Append the turns of a day to a thread of its own, and consolidate it."""
-    turns = [said(f"e{number}.{n}", text, at(30 * number + n / 999)) for n, text in
-             enumerate(texts)]  # fmt: skip
+    turns = [said(f"e{number}.{n}", text, at(30 * number + n / 999))
+             for n, text in enumerate(texts)]  # fmt: skip
     await ann.append_events(f"day{number}", turns, later=True)
     return await ann.consolidate(f"day{number}")
 
@@ -60,8 +60,8 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
     later = [{**one, "turns": [1], "of": []} for one in answer]
     if not later[0]["value"]:
         later = [forgets(1, of="Marek"), forgets(1, of="plumber")]
-    played = RightModel(*([learned, later] if months_later else [[*answer, *learned]]),
-                    summary=f"They talked. {text}")  # fmt: skip
+    days = [learned, later] if months_later else [[*answer, *learned]]
+    played = RightModel(*days, summary=f"They talked. {text}")
     ann = ann_with(llm=played, profiles=True)
     if months_later:
         await session(ann, 0, text)

@@ -10,26 +10,19 @@ import pytest
 from every_case import every_case
 from memories import memory
 
-from shared_core import InvalidInput, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
+from shared_core import Event, InvalidInput, Memory, ModelOutputInvalid
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import Composition, ShownMemory
-from shared_core.core.domain import (
-    Event,
-    Extraction,
-    FactDraft,
-    InsightDraft,
-    Memory,
-    MemoryId,
-    ModelUsage,
-    StatementDraft,
-)
+from shared_core.core.domain import Extraction, FactDraft, InsightDraft, MemoryId, StatementDraft
 from shared_core.core.ids import uuid7
+from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.draft_validation import validated
 from shared_core.extraction.earlier_turns import EarlierTurns
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import plan_facts
 from shared_core.models.language_model import ModelReply
 from shared_core.nlp.affect import emotion_of
+from shared_core.ports.storage import ModelUsage
 from tests.unit.scripted_model import NOON, cut, fact, held, parts, reading, turns
 
 TALK = turns(
@@ -79,9 +72,9 @@ async def test_an_answer_becomes_drafts():
 
 
 async def test_chinese_stays_chinese():
-    likes = fact([1], "喜欢", "桔子", "用户喜欢吃桔子。")
-    named = fact([2], "女儿", "灿灿", "用户的女儿叫灿灿。")
-    found, prompt = await read(turns("我喜欢吃桔子", "我女儿叫灿灿"), [likes, named])
+    given = [fact([1], "喜欢", "桔子", "用户喜欢吃桔子。"),
+             fact([2], "女儿", "灿灿", "用户的女儿叫灿灿。")]  # fmt: skip
+    found, prompt = await read(turns("我喜欢吃桔子", "我女儿叫灿灿"), given)
     expected = [("like", "桔子", "zh"), ("relation.daughter", "灿灿", "zh")]
     assert expected == [parts(one, "slot value language") for one in found.facts]
     assert "Chinese" in prompt
@@ -164,8 +157,7 @@ async def test_a_prompt_names_no_user_and_no_id_and_is_always_the_same():
 async def test_turns_without_the_user_cost_nothing():
     extractor, model = reading()
     found = await extractor.extract(turns("agent: Hi!", "tool: 42", "system: x", "  "), [])
-    assert ([], 0) == (list(found.facts), found.usage.calls)
-    assert [] == model.asked
+    assert ([], 0, []) == (list(found.facts), found.usage.calls, model.asked)
     assert ("", ModelUsage()) == await extractor.summarise([], "", 200)
 
 
