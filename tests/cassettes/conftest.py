@@ -14,13 +14,10 @@ from vcr import VCR
 HERE = Path(__file__).parent
 RECORDING = os.environ.get("HIPPOCAMPUS_RECORD") == "1"
 SECRET_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "cookie", "set-cookie")
-NOISY_HEADERS = tuple(
-    f"x-stainless-{name}"
-    for name in (
-        "arch", "async", "helper-method", "lang", "os", "package-version", "raw-response",
-        "read-timeout", "retry-count", "runtime", "runtime-version", "timeout",
-    )
-)  # fmt: skip
+NOISY_HEADERS = tuple(f"x-stainless-{name}" for name in (
+    "arch", "async", "helper-method", "lang", "os", "package-version", "raw-response",
+    "read-timeout", "retry-count", "runtime", "runtime-version", "timeout",
+))  # fmt: skip
 
 
 def same_json(recorded: Any, sent: Any) -> None:

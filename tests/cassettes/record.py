@@ -51,23 +51,16 @@ def main() -> int:
     config = HOME / "proxy.yaml"
     config.write_text(PROXY.format(alias=ALIAS, port=PORT), "utf-8")
     serve = [str(python), str(HERE / "serve.py"), str(model), ALIAS, str(PORT)]
-    proxy = [str(python.with_name("litellm")), "--config", str(config), "--host", "127.0.0.1"]
+    proxy = [str(python.with_name("litellm")), "--config", str(config), "--host", "127.0.0.1",
+             "--port", str(GEMINI_PORT)]  # fmt: skip
     local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    tests = [sys.executable, "-m", "pytest", str(HERE), "-n0", "-q", "-p", "no:cacheprovider"]
+    recording = {**os.environ, "HIPPOCAMPUS_RECORD": "1", "PYTEST_TIMEOUT": "900"}
     with (
         running(serve, f"http://127.0.0.1:{PORT}/health"),
-        running(
-            [*proxy, "--port", str(GEMINI_PORT)],
-            f"http://127.0.0.1:{GEMINI_PORT}/health/liveliness",
-            local,
-        ),
+        running(proxy, f"http://127.0.0.1:{GEMINI_PORT}/health/liveliness", local),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", str(HERE), "-n0", "-q", "-p", "no:cacheprovider"],
-            cwd=ROOT,
-            env={**os.environ, "HIPPOCAMPUS_RECORD": "1", "PYTEST_TIMEOUT": "900"},
-            check=False,
-        )
-    return done.returncode
+        return subprocess.run(tests, cwd=ROOT, env=recording, check=False).returncode
 
 
 def prepared() -> tuple[Path, Path]:
@@ -90,9 +83,8 @@ def prepared() -> tuple[Path, Path]:
 def running(command: list[str], health: str, extra: dict[str, str] | None = None) -> Iterator[None]:
     """Run a server for the block, once its health endpoint answers."""
     with (HOME / f"{Path(command[0]).name}.log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **(extra or {})}, cwd=HOME
-        )
+        env = {**os.environ, **(extra or {})}
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=HOME)
         try:
             await_health(process, health)
             yield

@@ -15,10 +15,8 @@ def main(model: str, alias: str, port: int) -> None:
     params = CommonParams()
     params.model.path = model
     params.model_alias = {alias}  # otherwise answers name the file
-    params.hostnames = ["127.0.0.1"]
-    params.port = port
-    params.n_parallel = 1
-    params.n_ctx = 8192
+    params.hostnames, params.port = ["127.0.0.1"], port
+    params.n_parallel, params.n_ctx = 1, 8192
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.seed = 7
     params.use_jinja = True

@@ -16,10 +16,11 @@ from uuid import UUID
 
 from google.adk.models.google_llm import Gemini
 from langchain_openai import ChatOpenAI
+from turns import said
 from vcr.cassette import Cassette
 
 from shared_core import ModelLimits
-from shared_core.core.domain import Event, Extraction, HeldFact, MemoryId
+from shared_core.core.domain import Extraction, HeldFact, MemoryId
 from shared_core.errors import ModelOutputInvalid
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -33,35 +34,21 @@ GEMINI = "http://127.0.0.1:18083"
 NO_KEY = "not-a-key"
 
 EVENTS = [
-    Event(
-        event_id=f"event-{number}",
-        author=author,
-        role=role,  # type: ignore[arg-type]
-        text=text,
-        occurred_at=datetime(2026, 3, 1, 9, number, tzinfo=UTC),
-    )
-    for number, (author, role, text) in enumerate(
-        [
-            ("zhu", "user", "Hi, I'm Zhu. I moved from Google to Meta last month."),
-            ("bot", "agent", "Congratulations on the new job!"),
-            ("zhu", "user", "My daughter Cancan is five and loves drawing."),
-            ("zhu", "user", "我每周五不开会。"),
-        ]
-    )
-]
+    said(f"event-{number}", text, datetime(2026, 3, 1, 9, number, tzinfo=UTC),
+         author=author, role=role)
+    for number, (author, role, text) in enumerate([
+        ("zhu", "user", "Hi, I'm Zhu. I moved from Google to Meta last month."),
+        ("bot", "agent", "Congratulations on the new job!"),
+        ("zhu", "user", "My daughter Cancan is five and loves drawing."),
+        ("zhu", "user", "我每周五不开会。"),
+    ])
+]  # fmt: skip
 IDS = {event.event_id for event in EVENTS}
-HELD = [
-    HeldFact(
-        memory_id=MemoryId(UUID(int=7)),
-        fact_type="profile",
-        slot="employer",
-        subject="user",
-        value="Google",
-        statement="User works at Google.",
-        functional=True,
-        stated_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
-]
+HELD = [HeldFact(
+    memory_id=MemoryId(UUID(int=7)), fact_type="profile", slot="employer", subject="user",
+    value="Google", statement="User works at Google.", functional=True,
+    stated_at=datetime(2026, 1, 1, tzinfo=UTC),
+)]  # fmt: skip
 SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
 OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget"]
 
@@ -73,9 +60,8 @@ def chat(**options: Any) -> ChatOpenAI:
 
 
 def extractor(llm: object, **options: Any) -> ModelExtractor:
-    model = resolve_language_model(llm)
     limits = ModelLimits(**options)
-    return ModelExtractor(model, RuleExtractor(), limits=limits)
+    return ModelExtractor(resolve_language_model(llm), RuleExtractor(), limits=limits)
 
 
 def sent(cassette: Cassette) -> list[Any]:
@@ -150,12 +136,8 @@ def test_the_cassettes_are_of_the_prompts_that_are_in_use():
 
 
 def gemini() -> Gemini:
-    return Gemini(
-        model=MODEL,
-        base_url=GEMINI,
-        api_version="v1beta",
-        client_kwargs={"api_key": NO_KEY, "vertexai": False},
-    )
+    key = {"api_key": NO_KEY, "vertexai": False}
+    return Gemini(model=MODEL, base_url=GEMINI, api_version="v1beta", client_kwargs=key)
 
 
 async def test_adk_gemini_holds_the_model_to_the_schema(cassette):

@@ -21,17 +21,8 @@ from turns import said
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import (
-    BatchError,
-    CallableEmbedder,
-    EmbeddingMismatch,
-    InvalidInput,
-    MemoryEngine,
-    ModelUnavailable,
-    NewMemory,
-    Scope,
-    open_memory,
-)
+from shared_core import CallableEmbedder, MemoryEngine, NewMemory, Scope, open_memory
+from shared_core.errors import BatchError, EmbeddingMismatch, InvalidInput, ModelUnavailable
 
 HERE = ("memories", "alice")
 ALICE = Scope("app", "alice")

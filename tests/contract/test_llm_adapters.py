@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import turns
+from every_case import every_case
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.models.registry import LLMRegistry
 from google.genai import types
-from google.genai.errors import ClientError, ServerError
+from google.genai.errors import APIError, ClientError, ServerError
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -26,6 +27,7 @@ from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
+from tests.unit.scripted_model import parts
 
 SCHEMA = {"title": "Answer", "type": "object", "properties": {"x": {"type": "string"}}}
 REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=SCHEMA, max_output_tokens=77)
@@ -57,9 +59,12 @@ class OwnLlm(BaseLlm):
             yield response
 
 
-async def adk(*answers: object) -> tuple[ModelReply, OwnLlm]:
-    llm = OwnLlm(answers=list(answers))
-    return await resolve_language_model(llm).complete(REQUEST), llm
+async def replied(llm: object) -> ModelReply:
+    return await resolve_language_model(llm).complete(REQUEST)
+
+
+async def adk(answer: object) -> ModelReply:
+    return await replied(OwnLlm(answers=[answer]))
 
 
 async def test_adk_is_asked_for_the_schema():
@@ -68,58 +73,49 @@ async def test_adk_is_asked_for_the_schema():
     )
     content = types.Content(parts=[*said("hm", thought=True).parts, *said("{", "}").parts])
     stop = types.FinishReason.STOP
-    reply, llm = await adk([LlmResponse(content=content, usage_metadata=usage, finish_reason=stop)])
-    assert ModelReply(text="{}", input_tokens=11, output_tokens=7) == reply
+    llm = OwnLlm(answers=[[LlmResponse(content=content, usage_metadata=usage, finish_reason=stop)]])
+    assert ModelReply(text="{}", input_tokens=11, output_tokens=7) == await replied(llm)
     [asked] = llm.asked
     assert ("own-model", "Go.") == (asked.model, asked.contents[0].parts[0].text)
-    config = asked.config
-    assert ("Be brief.", 77) == (config.system_instruction, config.max_output_tokens)
-    assert 0.0 == config.temperature
-    assert ("application/json", SCHEMA) == (config.response_mime_type, config.response_schema)
+    names = "system_instruction max_output_tokens temperature response_mime_type response_schema"
+    assert ("Be brief.", 77, 0.0, "application/json", SCHEMA) == parts(asked.config, names)
 
 
 async def test_adk_answers_that_stream_are_put_together():
-    parts = [LlmResponse(content=said(text), partial=True) for text in ('{"x"', ': "y"}')]
-    assert '{"x": "y"}' == (await adk(parts))[0].text
+    streamed = [LlmResponse(content=said(text), partial=True) for text in ('{"x"', ': "y"}')]
     whole = LlmResponse(content=said('{"x": "y"}'), partial=False)
-    assert '{"x": "y"}' == (await adk([*parts, whole]))[0].text
-    assert '{"x": "y"}' == (await adk([*parts, LlmResponse(turn_complete=True)]))[0].text
+    for last in ([], [whole], [LlmResponse(turn_complete=True)]):
+        assert '{"x": "y"}' == (await adk([*streamed, *last])).text
 
 
-@pytest.mark.parametrize(
-    ("response", "finish"),
-    [
-        (LlmResponse(content=said("{"), finish_reason=types.FinishReason.MAX_TOKENS), "length"),
-        (LlmResponse(error_code="MAX_TOKENS", finish_reason="MAX_TOKENS"), "length"),
-        (LlmResponse(error_code="SAFETY", finish_reason="SAFETY"), "refused"),
-        (LlmResponse(error_code="PROHIBITED_CONTENT"), "refused"),
-        (LlmResponse(content=said()), "stop"),
-    ],
+@every_case(
+    (LlmResponse(content=said("{"), finish_reason=types.FinishReason.MAX_TOKENS), "length"),
+    (LlmResponse(error_code="MAX_TOKENS", finish_reason="MAX_TOKENS"), "length"),
+    (LlmResponse(error_code="SAFETY", finish_reason="SAFETY"), "refused"),
+    (LlmResponse(error_code="PROHIBITED_CONTENT"), "refused"),
+    (LlmResponse(content=said()), "stop"),
 )
 async def test_adk_says_how_an_answer_ended(response, finish):
-    assert finish == (await adk([response]))[0].finish
+    assert finish == (await adk([response])).finish
 
 
-def status(code: int, word: str, message: str = "no") -> dict[str, Any]:
-    return {"error": {"code": code, "status": word, "message": message}}
+def failure(code: int, status: str, message: str = "no") -> APIError:
+    kind = ClientError if code < 500 else ServerError
+    return kind(code, {"error": {"code": code, "status": status, "message": message}})
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind", "words"),
-    [
-        (ClientError(429, status(429, "RESOURCE_EXHAUSTED", "Please retry in 5s.")),
-         ModelQuotaExceeded, "exceeded its quota"),
-        (ServerError(503, status(503, "UNAVAILABLE")), ModelUnavailable, "503"),
-        ([LlmResponse(error_code="429", error_message="wait")], ModelQuotaExceeded, "wait"),
-        ([LlmResponse(error_code="INTERNAL", error_message="oops")], ModelUnavailable, "oops"),
-    ],
-)  # fmt: skip
-async def test_adk_failures_say_whose_and_what(answer, kind, words):
-    with pytest.raises(kind, match=f"'own-model'.*{words}") as caught:
+@every_case(
+    (failure(429, "RESOURCE_EXHAUSTED", "Please retry in 5s."), 5.0, "exceeded its quota"),
+    (failure(503, "UNAVAILABLE"), ModelUnavailable, "503"),
+    ([LlmResponse(error_code="429", error_message="wait")], None, "wait"),
+    ([LlmResponse(error_code="INTERNAL", error_message="oops")], ModelUnavailable, "oops"),
+)
+async def test_adk_failures_say_whose_and_what(answer, told, words):
+    with pytest.raises(ModelUnavailable, match=f"'own-model'.*{words}") as caught:
         await adk(answer)
-    assert kind is type(caught.value)
-    if isinstance(answer, ClientError):
-        assert 5.0 == caught.value.retry_after_s
+    found = caught.value
+    is_full = ModelQuotaExceeded is type(found)
+    assert told == (found.retry_after_s if is_full else type(found))
 
 
 async def test_adk_models_that_take_no_temperature_get_none():
@@ -127,18 +123,24 @@ async def test_adk_models_that_take_no_temperature_get_none():
     fine = [LlmResponse(content=said("{}"))]
     llm = OwnLlm(answers=[refusal, fine, fine])
     model = resolve_language_model(llm)
-    for _ in range(2):
-        assert "{}" == (await model.complete(REQUEST)).text
+    assert ["{}"] * 2 == [(await model.complete(REQUEST)).text for _ in range(2)]
     assert [0.0, None, None] == [asked.config.temperature for asked in llm.asked]
     with pytest.raises(ModelUnavailable, match="temperature"):
-        await resolve_language_model(OwnLlm(answers=[refusal, refusal])).complete(REQUEST)
+        await replied(OwnLlm(answers=[refusal, refusal]))
 
 
-def test_adk_models_by_name():
+def test_models_by_name(monkeypatch):
     LLMRegistry.register(OwnLlm)
     assert "own-1" == resolve_language_model("adk:own-1").name
     with pytest.raises(InvalidInput, match="LLMRegistry makes no model of 'nobody-1'"):
         resolve_language_model("adk:nobody-1")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InvalidInput, match="credentials"):
+        resolve_language_model("langchain:openai:gpt-5-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
+        resolve_language_model("langchain:nobody:model")
+    assert "gpt-5-mini" == resolve_language_model("langchain:openai:gpt-5-mini").name
 
 
 class PlainChat(BaseChatModel):
@@ -189,32 +191,29 @@ async def test_langchain_models_without_a_schema_are_asked_in_words():
     usage: Any = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
     ended = {"finish_reason": "length"}
     llm = PlainChat(answer=AIMessage("{}", usage_metadata=usage, response_metadata=ended))
-    reply = await resolve_language_model(llm).complete(REQUEST)
-    assert ModelReply(text="{}", input_tokens=4, output_tokens=2, finish="length") == reply
+    expected = ModelReply(text="{}", input_tokens=4, output_tokens=2, finish="length")
+    assert expected == await replied(llm)
     assert [["system", "human"]] == [[one.type for one in asked] for asked in llm.asked]
     assert threading.current_thread().name not in llm.threads
 
 
-async def test_langchain_models_that_stream():
-    llm = StreamingChat(answer=AIMessage('{"x": "y"}'), streaming=True)
-    assert '{"x":"y"}' == (await resolve_language_model(llm).complete(REQUEST)).text
+@every_case(
+    (StreamingChat(answer=AIMessage('{"x": "y"}'), streaming=True), '{"x":"y"}'),
+    (StreamingChat(answer=AIMessage("one")), "one"), (AsyncChat(answer=AIMessage("one")), "one"),
+)  # fmt: skip
+async def test_langchain_models_that_stream_or_are_of_an_agents_loop(llm, text):
+    assert text == (await replied(llm)).text
 
 
-async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread():
-    for llm in (StreamingChat(answer=AIMessage("one")), AsyncChat(answer=AIMessage("one"))):
-        assert "one" == (await resolve_language_model(llm).complete(REQUEST)).text
-
-
-async def test_langchain_answers_in_blocks_calls_and_refusals():
-    blocks = AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "{}"}])
-    call = AIMessage("", tool_calls=[{"name": "Answer", "args": {"x": "日"}, "id": "1"}])
-    refused = AIMessage("", additional_kwargs={"refusal": "I will not."})
-    filtered = AIMessage("", response_metadata={"stop_reason": "refusal"})
-    found = []
-    for answer in (blocks, call, refused, filtered):
-        reply = await resolve_language_model(PlainChat(answer=answer)).complete(REQUEST)
-        found.append((reply.text, reply.finish))
-    assert [("{}", "stop"), ('{"x": "日"}', "stop"), ("", "refused"), ("", "refused")] == found
+@every_case(
+    (AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "{}"}]), "{}"),
+    (AIMessage("", tool_calls=[{"name": "Answer", "args": {"x": "日"}, "id": "1"}]), '{"x": "日"}'),
+    (AIMessage("", additional_kwargs={"refusal": "I will not."}), ""),
+    (AIMessage("", response_metadata={"stop_reason": "refusal"}), ""),
+)
+async def test_langchain_answers_in_blocks_calls_and_refusals(answer, text):
+    reply = await replied(PlainChat(answer=answer))
+    assert (text, "stop" if text else "refused") == (reply.text, reply.finish)
 
 
 async def test_langchain_fakes_and_failures():
@@ -229,17 +228,7 @@ async def test_langchain_fakes_and_failures():
             raise RateLimitError("slow down")
 
     with pytest.raises(ModelQuotaExceeded, match="'Failing' exceeded its quota"):
-        await resolve_language_model(Failing(answer=AIMessage(""))).complete(REQUEST)
-
-
-def test_langchain_models_by_name(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(InvalidInput, match="credentials"):
-        resolve_language_model("langchain:openai:gpt-5-mini")
-    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
-        resolve_language_model("langchain:nobody:model")
-    assert "gpt-5-mini" == resolve_language_model("langchain:openai:gpt-5-mini").name
+        await replied(Failing(answer=AIMessage("")))
 
 
 SCOPE = Scope("support.bot", "alice@example.com")
@@ -257,14 +246,13 @@ async def learned(engine: MemoryEngine) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("face", ["adk", "langgraph", "core"])
 async def test_every_face_takes_a_model(face, dsn):
-    own = OwnLlm(answers=[[LlmResponse(content=said(answer))] for answer in ANSWERS])
-    fake = FakeListChatModel(responses=ANSWERS)
     texts = iter(ANSWERS)
     if face == "adk":
+        own = OwnLlm(answers=[[LlmResponse(content=said(answer))] for answer in ANSWERS])
         service = OpenMemoryService(dsn, llm=own)
         engine, close, name = service.engine, service.close, "own-model"
     elif face == "langgraph":
-        store = PgHippocampusStore(dsn, llm=fake)
+        store = PgHippocampusStore(dsn, llm=FakeListChatModel(responses=ANSWERS))
         engine, close, name = store.engine, store.aclose, "FakeListChatModel"
     else:
         engine = open_memory(dsn, llm=lambda prompt: next(texts))
@@ -277,56 +265,39 @@ async def test_every_face_takes_a_model(face, dsn):
     assert "She lives in Oslo." == summary
 
 
-async def test_no_connection_is_held_while_a_model_works(dsn):
-    texts = iter(ANSWERS)
+async def test_no_connection_is_held_while_a_model_works_and_a_failure_loses_no_turn(dsn):
+    answers: list[Any] = [ModelUnavailable("down"), *ANSWERS]
     seen: list[int] = []
 
     def ask(prompt: str) -> str:
         seen.append(len(run_sync(engine.list_memories(SCOPE))))  # the pool's only connection
-        return next(texts)
-
-    async with open_memory(dsn, llm=ask, pool_size=1) as engine:
-        await learned(engine)
-    assert [1] == seen
-
-
-async def test_a_failing_model_loses_no_turn(dsn):
-    answers: list[object] = [ModelUnavailable("down"), *ANSWERS]
-
-    async def ask(prompt: str) -> str:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return str(answer)
 
-    async with open_memory(dsn, llm=ask) as engine:
+    async with open_memory(dsn, llm=ask, pool_size=1) as engine:
         with pytest.raises(ModelUnavailable, match="down"):
             await learned(engine)
         [hit] = await engine.recall(SCOPE, "Oslo")
         assert "e1" == hit.memory.source_event_ids[0]
         report = await engine.consolidate(SCOPE, "t")
         assert (1, 1) == (report.events, report.facts_opened)
+    assert [1, 1] == seen
 
 
-def test_a_model_beside_an_engine_or_an_extractor_is_refused():
-    engine = open_memory()
-    with pytest.raises(InvalidInput, match="open_memory"):
-        OpenMemoryService(engine=engine, llm="gemini-3.5-flash")
-    with pytest.raises(InvalidInput, match="open_memory"):
-        PgHippocampusStore(engine=engine, llm="openai:gpt-5-mini")
-    with pytest.raises(InvalidInput, match="not both"):
-        open_memory(llm=print, extractor=object())  # type: ignore[arg-type]
-
-
-def test_names_in_a_face_are_of_its_own_framework():
-    with pytest.raises(InvalidInput, match="LLMRegistry"):
-        OpenMemoryService(llm="nobody-1")
-    with pytest.raises(InvalidInput, match="LLMRegistry"):
-        OpenMemoryService("hippocampus://?llm=nobody-1")
-    with pytest.raises(InvalidInput, match="init_chat_model"):
-        PgHippocampusStore(llm="nobody:model")
-    with pytest.raises(InvalidInput, match="LLMRegistry"):
-        PgHippocampusStore(llm="adk:nobody-1")
+@every_case(
+    (lambda: OpenMemoryService(engine=open_memory(), llm="gemini-3.5-flash"), "open_memory"),
+    (lambda: PgHippocampusStore(engine=open_memory(), llm="openai:gpt-5-mini"), "open_memory"),
+    (lambda: open_memory(llm=print, extractor=object()), "not both"),
+    (lambda: OpenMemoryService(llm="nobody-1"), "LLMRegistry"),
+    (lambda: OpenMemoryService("hippocampus://?llm=nobody-1"), "LLMRegistry"),
+    (lambda: PgHippocampusStore(llm="nobody:model"), "init_chat_model"),
+    (lambda: PgHippocampusStore(llm="adk:nobody-1"), "LLMRegistry"),
+)
+def test_a_model_beside_an_engine_or_an_extractor_or_of_no_framework_is_refused(made, words):
+    with pytest.raises(InvalidInput, match=words):
+        made()
 
 
 async def test_names_come_by_variable_and_command_line(monkeypatch, tmp_path):

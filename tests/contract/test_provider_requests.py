@@ -39,6 +39,9 @@ REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=PLAIN, max_outpu
 ANSWER = {"op": "end"}
 TEXT = json.dumps(ANSWER)
 CALL = {"type": "tool_use", "id": "t", "name": "Answer", "input": ANSWER}
+MESSAGE = {"id": "m", "type": "message", "role": "assistant", "model": "c",
+           "usage": {"input_tokens": 3, "output_tokens": 2}}  # fmt: skip
+CHAT = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
 
 
 class Provider:
@@ -59,18 +62,10 @@ class Provider:
         if path.endswith("/messages"):
             named = body.get("tool_choice", {}).get("name")
             content = CALL | {"name": named} if named else {"type": "text", "text": TEXT}
-            used = {"input_tokens": 3, "output_tokens": 2}
-            message = {"id": "m", "type": "message", "role": "assistant", "model": "c"}
-            return 200, {
-                **message,
-                "content": [content],
-                "stop_reason": self.ends["/messages"],
-                "usage": used,
-            }
+            return 200, MESSAGE | {"content": [content], "stop_reason": self.ends["/messages"]}
         message = {"role": "assistant", "content": TEXT}
         choice = {"index": 0, "message": message, "finish_reason": self.ends["/completions"]}
-        return 200, {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
-                     "choices": [choice]}  # fmt: skip
+        return 200, CHAT | {"choices": [choice]}
 
 
 @pytest.fixture
@@ -102,8 +97,8 @@ def openai(url: str) -> Any:
     return ChatOpenAI(model="m", base_url=f"{url}/v1", api_key="k", max_retries=0)
 
 
-def claude(url: str, model: str = "claude-haiku-4-5-20251001", **options: Any) -> Any:
-    return ChatAnthropic(model=model, base_url=url, api_key="k", max_retries=0, **options)
+def claude(url: str, model: str = "claude-haiku-4-5-20251001") -> Any:
+    return ChatAnthropic(model=model, base_url=url, api_key="k", max_retries=0)
 
 
 def adk_claude(url: str) -> Any:
@@ -123,19 +118,17 @@ def by_litellm(url: str) -> Any:
 
 def strict(body: dict[str, Any]) -> bool:
     form = body["response_format"]
-    schema = form["json_schema"]["schema"]
+    schema = form["json_schema"].pop("schema")
     schema["required"] = [one for one in STRICT["required"] if one in schema["required"]]
-    del form["json_schema"]["schema"]
-    schema.pop("title", None)
     expected = {"type": "json_schema", "json_schema": {"name": "Answer", "strict": True}}
-    return expected == form and {k: v for k, v in STRICT.items() if k != "title"} == schema
+    return expected == form and STRICT == schema | {"title": "Answer"}
 
 
 def tool(body: dict[str, Any]) -> bool:
     [offered] = body["tools"]
     forced = {"type": "tool", "name": offered["name"]}
-    return forced.items() <= body["tool_choice"].items() and ["op"] == (
-        offered["input_schema"]["required"])  # fmt: skip
+    required = offered["input_schema"]["required"]
+    return forced.items() <= body["tool_choice"].items() and ["op"] == required
 
 
 def output_config(body: dict[str, Any]) -> bool:
@@ -144,32 +137,24 @@ def output_config(body: dict[str, Any]) -> bool:
 
 def subset(body: dict[str, Any]) -> bool:
     config = body["generationConfig"]
-    sent = config["responseSchema"]
-    return ("application/json", ["op"]) == (config["responseMimeType"], sent["required"]) and (
-        "additionalProperties" not in json.dumps(body))  # fmt: skip
+    sent = config["responseMimeType"], config["responseSchema"]["required"]
+    return ("application/json", ["op"]) == sent and "additionalProperties" not in json.dumps(body)
 
 
 LIMITS = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
 
 
-@pytest.mark.parametrize(
-    ("made", "form"),
-    [
-        (openai, strict),
-        (by_litellm, strict),
-        (claude, tool),
-        (lambda url: claude(url, "claude-sonnet-5"), output_config),
-        (adk_claude, tool),
-        (adk_gemini, subset),
-    ],
-)
+@pytest.mark.parametrize(("made", "form"), [
+    (openai, strict), (by_litellm, strict), (claude, tool), (adk_claude, tool),
+    (lambda url: claude(url, "claude-sonnet-5"), output_config), (adk_gemini, subset),
+])  # fmt: skip
 async def test_each_provider_is_sent_the_schema_as_it_takes_it(provider, made, form, monkeypatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     reply = await resolve_language_model(made(provider.url)).complete(REQUEST)
     assert (ANSWER, "stop") == (json.loads(reply.text), reply.finish)
     [body] = provider.sent
-    assert [77] == [one[name] for one in (body, body.get("generationConfig", {}))
-                    for name in LIMITS if name in one]  # fmt: skip
+    sent = body | body.get("generationConfig", {})
+    assert [77] == [sent[name] for name in LIMITS if name in sent]
     assert form(body)
 
 
@@ -183,14 +168,10 @@ async def test_what_a_provider_refuses_is_left_out_from_then_on(provider):
 
 
 @pytest.mark.parametrize("made", [openai, claude, adk_claude, by_litellm])
-async def test_each_provider_may_cut_an_answer_off(provider, made):
+async def test_each_provider_may_cut_an_answer_off_or_refuse_the_key(provider, made):
     provider.ends = {"/messages": "max_tokens", "/completions": "length"}
     reply = await resolve_language_model(made(provider.url)).complete(REQUEST)
     assert (TEXT, "length") == (reply.text, reply.finish)
-
-
-@pytest.mark.parametrize("made", [openai, claude, adk_claude, by_litellm])
-async def test_each_provider_may_refuse_the_key(provider, made):
     for status in (401, 403):
         provider.refuses = status, ("messages",)
         with pytest.raises(ModelKeyRefused, match=f"status {status}, no valid key"):

@@ -18,14 +18,8 @@ from long_forms import LONG
 
 from langgraph_store import BatchError, PgHippocampusStore as Store, memories_namespace
 from langgraph_store.conformance.samples import word_vectors
-from shared_core import (
-    EmbeddingMismatch,
-    InvalidInput,
-    ModelUnavailable,
-    StorageUnavailable,
-    open_memory,
-    run_sync,
-)
+from shared_core import open_memory, run_sync
+from shared_core.errors import EmbeddingMismatch, InvalidInput, ModelUnavailable, StorageUnavailable
 
 pytestmark = pytest.mark.both_engines
 

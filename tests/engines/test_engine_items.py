@@ -17,20 +17,11 @@ from long_forms import LONG
 from operation_rows import rows_of
 from turns import Clock, said
 
-from shared_core import (
-    AsOf,
-    EmbeddingMismatch,
-    Hit,
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import AsOf, Hit, MemoryEngine, NewMemory, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId, Namespace, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import instructions_namespace, memories_namespace
+from shared_core.errors import EmbeddingMismatch, InvalidInput
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.lifecycle import Handle, StorageLifecycle
 from shared_core.policies.retention import accesses_of, select_accesses

@@ -13,17 +13,10 @@ from uuid import UUID
 import pytest
 from both_engines import NOW, Both
 
-from shared_core import (
-    Conflict,
-    InvalidInput,
-    MemoryEngine,
-    RetentionPolicy,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryKind, ThreadId
 from shared_core.core.namespaces import from_path, scope_path, to_path
+from shared_core.errors import Conflict, InvalidInput
 from shared_core.policies.profiles import profile_of
 from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.ports.retention import Kept

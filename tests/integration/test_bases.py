@@ -3,8 +3,6 @@
 Whatever an extractor returns is stored, within the bounds of the database.
 """
 
-import json
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,12 +13,10 @@ from turns import said
 
 from shared_core import Event
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft, TripleDraft
-from shared_core.extraction.llm_extractor import ModelExtractor
-from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.edge_planning import stated_edges
-from shared_core.models.language_model import ModelReply, ModelRequest
 from shared_core.nlp.relation_schema import DECLARED
 from tests.integration.test_runs import Scripted, fact
+from tests.unit.scripted_model import reading
 
 BRUNO = "Bruno is Ann's dog and fears thunder."
 
@@ -136,10 +132,8 @@ async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(ann, reade
 
 
 async def test_an_edge_outlives_its_fact_by_what_says_it_alone(ann, reader):
-    both = Extraction(
-        facts=[fact("e1", "dog", "Bruno")],
-        triples=[TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")],
-    )
+    edge = TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")
+    both = Extraction(facts=[fact("e1", "dog", "Bruno")], triples=[edge])
     reader.script = {"e1": both, "e2": told("edge", "e2")}
     for number in (1, 2):
         await ann.append_events("t", [turn(number)])
@@ -150,18 +144,6 @@ async def test_an_edge_outlives_its_fact_by_what_says_it_alone(ann, reader):
     assert [("Bruno",)] == ann.sql(left)
     await ann.forget_scope()
     assert [] == ann.sql(left)
-
-
-class Model:
-    """A fake: answers each question for knowledge with the next of some lists of relations."""
-
-    name = "fake"
-
-    def __init__(self, *answers: Sequence[dict[str, object]]) -> None:
-        self.answers = [json.dumps({"facts": [], "relations": answer}) for answer in answers]
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        return ModelReply(text=self.answers.pop(0))
 
 
 NAMED = {
@@ -176,8 +158,9 @@ async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann, language
     *texts, name, company = NAMED[language]
     turns = [said(number, text) for number, text in enumerate(texts, 1)]
     edge = {"subject": name, "relation": "works_at", "object": company}
-    model = Model([{**edge, "turn": 2}]) if at_once else Model([], [{**edge, "turn": 1}])
-    ann = read_by(ann, ModelExtractor(model, RuleExtractor()))
+    answers = [[{**edge, "turn": 2}]] if at_once else [[], [{**edge, "turn": 1}]]
+    extractor, _ = reading(*({"facts": [], "relations": answer} for answer in answers))
+    ann = read_by(ann, extractor)
     for given in [turns] if at_once else [[turn] for turn in turns]:
         await ann.append_events("t", given)
         await ann.consolidate("t")
@@ -198,8 +181,7 @@ EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
     replace(FACT, subject="\ufdfa" * 300, value="\ufdfa" * 2_000),
     replace(EDGE, subject="a\x00b", relation="r\x00", object="o\x00"),
     replace(EDGE, subject=LONG, relation=LONG, object=LONG),
-    replace(EDGE, object="\ufdfa" * 300),
-    replace(EDGE, subject=" "),
+    replace(EDGE, object="\ufdfa" * 300), replace(EDGE, subject=" "),
 ])  # fmt: skip
 async def test_no_draft_fails_a_run(ann, reader, wrong):
     facts = [FACT, *([wrong] if isinstance(wrong, FactDraft) else [])]

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.runners import InMemoryRunner
 from google.adk.sessions.session import Session
-from google.genai import types
+from google.genai.types import UserContent
 from turns import Clock
 
 from adk_memory import MemoryPlugin, OfflineModel, OpenMemoryService
@@ -29,12 +29,14 @@ __all__ = ["now"]
 ANN = Scope("app", "ann")
 READ = {"facts": [{"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}]}
 ANSWERS = (json.dumps(READ), json.dumps({"summary": "She lives in Oslo."}))
+OSLO = "I live in Oslo."
+DOWN, FULL = ModelUnavailable("down"), ModelQuotaExceeded("full", retry_after_s=90)
 
 
-def session() -> Session:
-    said = types.Content(role="user", parts=[types.Part(text="I live in Oslo.")])
-    event = Event(id="e1", author="user", invocation_id="i", content=said)
-    return Session(app_name="app", user_id="ann", id="s", events=[event])
+def session(*texts: str) -> Session:
+    events = [Event(id=f"e{number}", author="user", invocation_id="i", content=UserContent(text))
+              for number, text in enumerate(texts or [OSLO], 1)]  # fmt: skip
+    return Session(app_name="app", user_id="ann", id="s", events=events)
 
 
 class SummingUpApart(ModelExtractor):
@@ -61,8 +63,10 @@ class Answering:
 
 
 @asynccontextmanager
-async def served(dsn: str, clock: Clock, wait: bool = True, **options: Any) -> AsyncIterator[Any]:
-    engine = open_memory(dsn, clock=clock, worker=False, **options)
+async def served(
+    dsn: str, clock: Clock | None = None, wait: bool = True, worker: bool = False, **options: Any
+) -> AsyncIterator[Any]:
+    engine = open_memory(dsn, clock=clock, worker=worker, **options)
     async with engine, OpenMemoryService(engine=engine, wait=wait) as service:
         yield service
 
@@ -71,10 +75,13 @@ async def values(service: OpenMemoryService) -> list[object]:
     return [fact.value for fact in await service.engine.facts(ANN)]
 
 
-@pytest.mark.parametrize(
-    ("error", "wait_s"),
-    [(ModelUnavailable("down"), (2, 4)), (ModelQuotaExceeded("full", retry_after_s=90), (90, 99))],
-)
+async def done(service: OpenMemoryService, clock: Clock, seconds: float) -> int:
+    """Return how many jobs are done after so many seconds."""
+    clock.forward(seconds)
+    return (await service.engine.jobs.serve(once=True)).done
+
+
+@pytest.mark.parametrize(("error", "wait_s"), [(DOWN, (2, 4)), (FULL, (90, 99))])
 async def test_who_waits_hears_of_the_failure_and_the_queue_tries_again(dsn, now, error, wait_s):
     async with served(dsn, now, llm=Answering(error, *ANSWERS)) as service:
         with pytest.raises(type(error), match=str(error)) as raised:
@@ -85,30 +92,26 @@ async def test_who_waits_hears_of_the_failure_and_the_queue_tries_again(dsn, now
         assert [("pending", 0)] == jobs(dsn)
         [job] = await service.engine.jobs.list()
         assert wait_s[0] <= (job.run_after - now()).total_seconds() <= wait_s[1]
-        now.forward(100)
-        assert 1 == (await service.engine.jobs.serve(once=True)).done
+        assert 1 == await done(service, now, 100)
         assert ["Oslo"] == await values(service)
 
 
 async def test_what_rules_read_is_read_again_by_the_model_once_it_answers(dsn, now, caplog):
-    model = Answering(ModelUnavailable("down"))
+    model = Answering(DOWN)
     async with served(dsn, now, llm=model) as service:
         engine = service.engine
         with pytest.raises(ModelUnavailable, match="down"):
             await service.add_session_to_memory(session())
         for _ in range(5):
             assert [] == await values(service)
-            now.forward(minutes=10)
-            await engine.jobs.serve(once=True)
-        for minutes in (0, 10):  # the model fails again: what the rules read is there all the same
-            now.forward(minutes=minutes)
-            await engine.jobs.serve(once=True)
+            await done(service, now, 600)
+        for seconds in (0, 600):  # the model fails again: what the rules read is there all the same
+            await done(service, now, seconds)
             [fact] = await engine.facts(ANN)
             assert ("Oslo", "rules") == (fact.value, fact.extractor[:5])
             assert [("pending", 4)] == jobs(dsn)
         model.answers = [*ANSWERS]
-        now.forward(minutes=10)
-        assert 1 == (await engine.jobs.serve(once=True)).done
+        assert 1 == await done(service, now, 600)
         [fact] = await engine.facts(ANN)
         assert ("Oslo", "llm") == (fact.value, fact.extractor[:3])
         assert [] == await engine.jobs.list() and 7 == engine.runs.failed_model_calls
@@ -119,7 +122,7 @@ async def test_what_rules_read_is_read_again_by_the_model_once_it_answers(dsn, n
 
 class Refused(Exception):
     def __init__(self, status_code: int) -> None:
-        super().__init__("I live in Oslo.")
+        super().__init__(OSLO)
         self.status_code = status_code
 
 
@@ -139,8 +142,7 @@ async def test_a_refused_key_stops_the_reading_until_it_is_mended(dsn, now, capl
         assert f"status {status}, no valid key" in line.getMessage()
         assert "Oslo" not in line.getMessage() and not line.exc_info
         model.answers = [*ANSWERS]
-        now.forward(minutes=2)
-        assert 1 == (await engine.jobs.serve(once=True)).done
+        assert 1 == await done(service, now, 120)
         assert ["Oslo"] == await values(service)
 
 
@@ -151,7 +153,7 @@ async def test_failed_calls_count_for_both_faces_and_as_a_metric(dsn):
         agent = LlmAgent(name="assistant", model=OfflineModel())
         app = App(name="app", root_agent=agent, plugins=[plugin])
         async with InMemoryRunner(app=app) as runner:
-            await runner.run_debug("I live in Oslo.", user_id="ann", quiet=True)
+            await runner.run_debug(OSLO, user_id="ann", quiet=True)
             assert not await plugin.flush(60)
         middleware = HippocampusMiddleware(PgHippocampusStore(engine=engine), app="app")
         assert 1 == plugin.failures == middleware.failures
@@ -160,8 +162,7 @@ async def test_failed_calls_count_for_both_faces_and_as_a_metric(dsn):
 
 
 async def test_flush_sees_what_failed_done(dsn):
-    engine = open_memory(dsn, llm=Answering(ModelUnavailable("down"), *ANSWERS))
-    async with engine, OpenMemoryService(engine=engine) as service:
+    async with served(dsn, worker=True, llm=Answering(DOWN, *ANSWERS)) as service:
         with pytest.raises(ModelUnavailable, match="down"):
             await service.add_session_to_memory(session())
         assert await service.flush(60)
@@ -177,8 +178,7 @@ async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn):
         await asyncio.sleep(60)
         return ""
 
-    engine = open_memory(dsn, llm=ask, worker=False)
-    async with engine, OpenMemoryService(engine=engine) as service:
+    async with served(dsn, llm=ask) as service:
         adding = asyncio.create_task(service.add_session_to_memory(session()))
         await begun.wait()
         adding.cancel()
@@ -188,11 +188,11 @@ async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn):
 
 
 async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
-    answers: list[object] = [ModelUnavailable("away")]
+    answers = [ModelUnavailable("away")]
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
         if answers:
-            raise answers.pop()  # type: ignore[misc]
+            raise answers.pop()
         return [[1.0, 2.0] for _ in texts]
 
     async with served(dsn, now, embedder=embed) as service:
@@ -201,36 +201,27 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
         assert [("pending", 0)] == jobs(dsn)
         [hit] = await service.engine.recall(ANN, "Oslo")
         assert "similarity" not in hit.parts
-        now.forward(minutes=1)
-        assert 1 == (await service.engine.jobs.serve(once=True)).done
+        assert 1 == await done(service, now, 60)
         [hit] = await service.engine.recall(ANN, "Oslo", kinds=["episodic"])
         assert "similarity" in hit.parts
         assert ["Oslo"] == await values(service)
 
 
-@pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
-async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(dsn, now, error):
+@pytest.mark.parametrize("error", [FULL, OSError("cut")])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_was_read_before_a_summary_of_its_own_failed_is_kept(dsn, now, error, waits):
     read, summary = ANSWERS
-    async with served(dsn, now, extractor=apart(read, error, summary), wait=False) as service:
-        await service.add_session_to_memory(session())
-        await service.engine.jobs.serve(once=True)
+    model = apart(read, *[error] * (1 + waits), summary)
+    async with served(dsn, now, extractor=model, wait=waits) as service:
+        with pytest.raises(ModelUnavailable, match=str(error)) if waits else nullcontext():
+            await service.add_session_to_memory(session())
+        if not waits:
+            await done(service, now, 0)
         assert ["Oslo"] == await values(service)
         now.forward(100)
-        assert 0 == (await service.engine.jobs.serve(once=True)).failed
+        report = await service.engine.jobs.serve(once=True)
+        assert 0 == report.failed and (not waits or 1 == report.done)
         [told] = await service.engine.list_memories(ANN, kinds=["summary"])
         assert "She lives in Oslo." == told.text
         assert [] == await service.engine.jobs.list()
         assert [1, 1] == [run.counts["model_calls"] for run in await service.engine.runs(ANN)]
-
-
-async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(dsn, now):
-    read, summary = ANSWERS
-    model = apart(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
-    async with served(dsn, now, extractor=model) as service:
-        with pytest.raises(ModelQuotaExceeded, match="full"):
-            await service.add_session_to_memory(session())
-        assert ["Oslo"] == await values(service)
-        now.forward(100)
-        assert 1 == (await service.engine.jobs.serve(once=True)).done
-        [told] = await service.engine.list_memories(ANN, kinds=["summary"])
-        assert "She lives in Oslo." == told.text

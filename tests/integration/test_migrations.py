@@ -15,15 +15,8 @@ from psycopg.conninfo import make_conninfo
 from turns import said
 from warm_python import warm_python
 
-from shared_core import (
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    SchemaOutOfDate,
-    Scope,
-    StorageUnavailable,
-    open_memory,
-)
+from shared_core import MemoryEngine, NewMemory, Scope, open_memory
+from shared_core.errors import InvalidInput, SchemaOutOfDate, StorageUnavailable
 from shared_core.ports.tables import SCHEMA_VERSION
 from shared_core.settings import load_settings
 from shared_core.storage._migrations import Migration

@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from shared_core import (
-    CoreferenceResolver,
-    InvalidInput,
-    MemoryEngine,
-    Scope,
-    SessionManager,
-    open_memory,
-)
+from shared_core import CoreferenceResolver, MemoryEngine, Scope, SessionManager, open_memory
+from shared_core.errors import InvalidInput
 from tests.integration.talking import Watch, opened
 
 pytestmark = pytest.mark.both_engines

@@ -14,17 +14,10 @@ from turns import Clock, said
 from waiting import until
 from warm_python import warm_python
 
-from shared_core import (
-    CallableEmbedder,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    ModelUnavailable,
-    Scope,
-    open_memory,
-)
+from shared_core import CallableEmbedder, Event, MemoryEngine, Scope, open_memory
 from shared_core.core import timestamps
 from shared_core.core.domain import JsonValue
+from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.jobs.runner import Outcome
 from shared_core.ports.jobs import Capability, Job, JobStatus, JobType
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase

@@ -11,15 +11,9 @@ from psycopg.conninfo import make_conninfo
 from warm_python import warm_python
 
 from adk_memory import OpenMemoryService
-from shared_core import (
-    EmbeddingMismatch,
-    InvalidInput,
-    PermissionDenied,
-    Scope,
-    StorageUnavailable,
-    open_memory,
-)
+from shared_core import Scope, open_memory
 from shared_core.cli.doctor import examine
+from shared_core.errors import EmbeddingMismatch, InvalidInput, PermissionDenied, StorageUnavailable
 from shared_core.settings import load_settings
 from shared_core.storage._migrations import Migration
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase, tables_of

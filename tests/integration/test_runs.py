@@ -15,18 +15,7 @@ from person import Person, alone, read_by
 from postgres_admin import execute
 from turns import START, said as said_at
 
-from shared_core import (
-    CallableEmbedder,
-    Conflict,
-    Event,
-    InvalidInput,
-    JobStatus,
-    JobType,
-    ModelUnavailable,
-    NotFound,
-    Scope,
-    open_memory,
-)
+from shared_core import CallableEmbedder, Event, JobStatus, JobType, Scope, open_memory
 from shared_core.core.domain import (
     NO_USAGE,
     Emotion,
@@ -38,6 +27,7 @@ from shared_core.core.domain import (
     StatementDraft,
     TripleDraft,
 )
+from shared_core.errors import Conflict, InvalidInput, ModelUnavailable, NotFound
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge import consolidation
 from shared_core.storage.postgres.connection.policies import PostgresPolicies

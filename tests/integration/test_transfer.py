@@ -16,18 +16,10 @@ import pytest
 from turns import said
 from whole_user import WholeClock, populate, write_the_rest
 
-from shared_core import (
-    Conflict,
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    NotFound,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import MemoryEngine, NewMemory, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
 from shared_core.core.row_text import MOST_POSITION, fields_of, read_value
+from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ports.tables import SCHEMA_VERSION
 from shared_core.ports.transfer import LEFT_OUT, TABLES
 

@@ -63,6 +63,11 @@ def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) 
     return {"turns": turn, "slot": slot, "value": value, "statement": text, **more}
 
 
+def cut(characters: int, *facts: dict[str, Any]) -> ModelReply:
+    """Return an answer with these facts that lacks its last characters."""
+    return ModelReply(text=json.dumps({"facts": facts})[:-characters], finish="length")
+
+
 def held(value: str, *, slot: str = "employer", number: int = 1, **more: Any) -> HeldFact:
     """Return a known fact; number: its id, and the minute it was recorded."""
     fields = {

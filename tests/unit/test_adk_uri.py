@@ -10,9 +10,8 @@ PASSWORD = "s3cret"
 
 
 @every_case(
-    ("hippocampus://", (None, {})),
-    ("hippocampus://?", (None, {})),
-    ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})),
+    ("hippocampus://", (None, {})), ("hippocampus://?", (None, {})),
+    ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})), ("embedded", ("embedded", {})),
     ("hippocampus:///srv/memory", ("embedded:///srv/memory", {})),
     ("hippocampus:///srv/my%20memory", ("embedded:///srv/my memory", {})),
     ("hippocampus:///srv/m?schema=bot&", ("embedded:///srv/m", {"schema": "bot"})),
@@ -24,7 +23,6 @@ PASSWORD = "s3cret"
      ("postgresql://u:p?top_k=1@h1,h2:5433/db", {"top_k": 2})),
     ("hippocampus+postgresql:///db?host=/tmp&user=a@b&wait=no",
      ("postgresql:///db?host=/tmp&user=a@b", {"wait": False})),
-    ("embedded", ("embedded", {})),
     ("embedded:///folder?top_k=1", ("embedded:///folder?top_k=1", {})),
     ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
     ("host=localhost dbname=db", ("host=localhost dbname=db", {})),

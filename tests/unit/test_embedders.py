@@ -16,7 +16,6 @@ from langchain_core.embeddings import Embeddings
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
 from shared_core.models import model_batches as batching
 from shared_core.models.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
-from shared_core.ports.storage import Embedder
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
@@ -81,10 +80,6 @@ def test_an_async_embedder_survives_a_change_of_loop():
     assert 1 == len(set(loops))
 
 
-def wrong(answer: object) -> Embedder:
-    return CallableEmbedder(lambda texts: answer, model="wrong")
-
-
 @every_case(
     ([[math.nan, 1.0]], "NaN"), ([[math.inf, 1.0]], "infinite"),
     ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"), ([[1.0, 2.0], [1.0]], "unequal length"),
@@ -92,7 +87,7 @@ def wrong(answer: object) -> Embedder:
 )  # fmt: skip
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):
     with pytest.raises(ModelOutputInvalid, match=rf"'wrong'.*({complaint})"):
-        await wrong(answer).embed_passages(["one text"])
+        await CallableEmbedder(lambda texts: answer, model="wrong").embed_passages(["one text"])
 
 
 async def test_a_failing_embedder_is_named_with_its_reason():
@@ -136,8 +131,7 @@ class Recording(UseEmbedder):
 
     def __init__(self) -> None:
         self.given: list[list[str]] = []
-        self.began = threading.Event()
-        self.go_on = threading.Event()
+        self.began, self.go_on = threading.Event(), threading.Event()
 
     def _load(self) -> object:
         return self
@@ -223,8 +217,7 @@ class Model:
     def __init__(self) -> None:
         self.given: list[list[str]] = []
         self.threads: list[int] = []
-        self.began = threading.Event()
-        self.go_on = threading.Event()
+        self.began, self.go_on = threading.Event(), threading.Event()
 
     def encode(self, texts: list[str]) -> Vectors:
         self.given.append(texts)
@@ -254,14 +247,9 @@ async def held(
 
 async def test_what_waits_is_embedded_together_as_far_as_it_fits():
     model, other = Model(), Model()
-    _, first, waiting = await held(
-        model,
-        batch(model.encode, "1"),
-        batch(model.encode, "2", "3"),
-        batch(model.encode, "4", "5"),  # one more than four texts
-        batch(model.encode, "6" * 19),  # too many characters
-        batch(other.encode, "7"),  # another model
-    )
+    # One more than four texts, too many characters, and another model.
+    wanted = [batch(model.encode, *texts) for texts in ("1", "23", "45", ["6" * 19])]
+    _, first, waiting = await held(model, *wanted, batch(other.encode, "7"))
     model.go_on.set()
     other.go_on.set()
     found = [vectors.ravel().tolist() for vectors in await asyncio.gather(first, *waiting)]

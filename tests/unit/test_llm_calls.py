@@ -1,31 +1,21 @@
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 from every_case import every_case
 
-from shared_core import (
-    InvalidInput,
-    ModelKeyRefused,
-    ModelLimits,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
+from shared_core import InvalidInput, ModelKeyRefused, ModelLimits, ModelOutputInvalid
 from shared_core.core.domain import ModelUsage
 from shared_core.core.event_loops import note_hosts_loop, run_sync
 from shared_core.core.model_limits import limits_in
-from shared_core.models import (
-    FunctionModel,
-    ModelReply,
-    ModelRequest,
-    call_limits,
-    resolve_language_model,
-)
+from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
+from shared_core.models import FunctionModel, ModelReply, ModelRequest, call_limits
 from shared_core.models.call_limits import ModelCalls
 from shared_core.models.failures import coded_failure, model_failure
+from shared_core.models.language_model import resolve_language_model
 from tests.unit.scripted_model import ScriptedModel
 
 REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")
@@ -51,29 +41,21 @@ class Counting:
 async def test_only_so_many_calls_are_under_way_across_threads_and_memories():
     model = Counting()
     memories = [ModelCalls(model, ModelLimits(concurrency=2)) for _ in range(2)]
-    threads = [
-        threading.Thread(target=lambda calls=calls: run_sync(calls.complete(REQUEST)))
-        for calls in memories * 3
-    ]
-    for thread in threads:
-        thread.start()
-    answers = await asyncio.gather(*(calls.complete(REQUEST) for calls in memories * 3))
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
+    own = [asyncio.to_thread(run_sync, calls.complete(REQUEST)) for calls in memories * 3]
+    answers = await asyncio.gather(*own, *(calls.complete(REQUEST) for calls in memories * 3))
     assert (12, 2) == (model.all, model.most)
     assert {ModelUsage(calls=1, input_tokens=3)} == {usage for _, usage in answers}
 
 
-async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place():
+async def test_a_call_that_takes_too_long_or_is_cancelled_frees_its_place():
     class Slow(Counting):
         name = "slow"
 
         async def complete(self, request: ModelRequest) -> ModelReply:
-            if self.all:
-                return await super().complete(request)
-            self.all += 1
-            await asyncio.Event().wait()
-            raise AssertionError
+            if not self.all:
+                self.all += 1
+                await asyncio.Event().wait()
+            return await super().complete(request)
 
     model = Slow()
     hasty = ModelCalls(model, ModelLimits(concurrency=1, timeout_s=0.05))
@@ -82,34 +64,23 @@ async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place():
     assert ModelUsage(failed=1) == hasty.usage
     patient = ModelCalls(model, ModelLimits(concurrency=1))
     assert "" == (await patient.complete(REQUEST))[0].text
-
-
-async def test_a_call_that_is_cancelled_frees_its_place():
-    calls = ModelCalls(Counting(), ModelLimits(concurrency=1))
-    first = asyncio.create_task(calls.complete(REQUEST))
+    cancelled = asyncio.create_task(patient.complete(REQUEST))
     await asyncio.sleep(0)
-    first.cancel()
-    await asyncio.wait([first])
-    await calls.complete(REQUEST)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    await patient.complete(REQUEST)
 
 
 @every_case(
-    (ModelUnavailable("down"), 3),
-    (ModelKeyRefused("no"), 1),
-    (ModelQuotaExceeded("full"), 1),
+    (ModelUnavailable("down"), 3), (ModelKeyRefused("no"), 1), (ModelQuotaExceeded("full"), 1),
     (ModelOutputInvalid("junk"), 1),
-)
+)  # fmt: skip
 async def test_a_call_is_retried_only_where_that_may_help(error, times):
-    class Failing(Counting):
-        async def complete(self, request: ModelRequest) -> ModelReply:
-            self.all += 1
-            raise error
-
-    model = Failing()
+    model = ScriptedModel(*[error] * 9)
     asked = ModelCalls(model, ModelLimits(retries=2))
     with pytest.raises(type(error)), mock.patch.object(call_limits, "FIRST_WAIT_S", 0.0):
         await asked.complete(REQUEST)
-    assert (times, ModelUsage(failed=times)) == (model.all, asked.usage)
+    assert (times, ModelUsage(failed=times)) == (len(model.asked), asked.usage)
 
 
 @every_case({"timeout_s": 0}, {"concurrency": 0}, {"retries": -1}, {"max_tokens": 1.5})
@@ -129,7 +100,7 @@ def test_limits_come_by_variables():
 
 async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_that_runs():
     loops: list[asyncio.AbstractEventLoop] = []
-    asked = threading.Event()
+    asked, noted = threading.Event(), threading.Event()
 
     async def answer(prompt: str) -> str:
         loops.append(asyncio.get_running_loop())
@@ -147,7 +118,6 @@ async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_tha
     note_hosts_loop()
     await calls.complete(REQUEST)
     run_sync(calls.complete(REQUEST))  # blocks this loop meanwhile
-    noted = threading.Event()
     asked.clear()
     thread = threading.Thread(target=lambda: asyncio.run(host()))
     thread.start()
@@ -182,18 +152,9 @@ async def test_a_function_is_a_model():
     (ModelOutputInvalid("own"), ModelOutputInvalid, "^own$"),
 )
 async def test_a_function_that_fails_or_gives_no_text(answer, kind, told):
-    def answers(prompt: str) -> Any:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
+    answers: Any = mock.Mock(side_effect=[answer])
     with pytest.raises(kind, match=told):
         await FunctionModel(answers, name="mine").complete(REQUEST)
-
-
-def test_a_model_of_the_core_is_taken_as_it_is():
-    model = ScriptedModel()
-    assert model is resolve_language_model(model)
 
 
 class Keyed:
@@ -206,16 +167,12 @@ class Keyed:
 @every_case(
     ("gpt-5", "'gpt-5'"), ("", "''"), (3, "type int"), (Keyed(), "type Keyed"), (Keyed, "type")
 )
-def test_what_is_no_model_is_refused_by_name(given, said):
+def test_a_model_is_taken_as_it_is_and_what_is_none_is_refused_by_name(given, said):
+    model = ScriptedModel()
+    assert model is resolve_language_model(model)
     with pytest.raises(InvalidInput, match=said) as caught:
         resolve_language_model(given)
     assert "sk-123" not in str(caught.value)
-
-
-class _Response:
-    def __init__(self, status_code: int, **headers: str) -> None:
-        self.status_code = status_code
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class RateLimitError(Exception):
@@ -230,53 +187,54 @@ class APIError(Exception):
         self.__dict__ |= said
 
 
+def answered(status_code: int, **headers: str) -> SimpleNamespace:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return SimpleNamespace(status_code=status_code, headers=named)
+
+
 @every_case(
-    (RateLimitError("slow down"), None),
-    (APIError(status_code=429), None),
+    (RateLimitError("slow down"), None), (APIError(status_code=429), None),
     (APIError("429 RESOURCE_EXHAUSTED {'retryDelay': '34s'}", code=429), 34.0),
     (APIError("x", status="RESOURCE_EXHAUSTED"), None),
-    (APIError("x", response=_Response(429, retry_after="12")), 12.0),
-    (APIError("Please retry in 350ms.", response=_Response(429, retry_after="Mon")), 0.35),
-)
+    (APIError("x", response=answered(429, retry_after="12")), 12.0),
+    (APIError("Please retry in 350ms.", response=answered(429, retry_after="Mon")), 0.35),
+)  # fmt: skip
 def test_a_quota_is_told_from_a_failure(error, after):
     found = model_failure("m", error)
     assert isinstance(found, ModelQuotaExceeded)
     assert after == found.retry_after_s
-    try:
-        raise ValueError("wrapped") from error
-    except ValueError as outer:
-        assert isinstance(model_failure("m", outer), ModelQuotaExceeded)
-
-
-def test_any_other_failure_is_one_and_is_quoted_briefly():
-    for error in (APIError("boom " * 500, status_code=500), ValueError("no\nquota left over")):
-        found = model_failure("m", error)
-        assert ModelUnavailable is type(found)
-        assert len(str(found)) < 400
-        assert "\n" not in str(found)
+    outer = ValueError("wrapped")
+    outer.__cause__ = error
+    assert isinstance(model_failure("m", outer), ModelQuotaExceeded)
 
 
 @every_case(
-    APIError("no", status_code=401),
-    APIError("no", status_code=403),
+    APIError("no", status_code=401), APIError("no", status_code=403),
     APIError("no", status="PERMISSION_DENIED"),
     APIError("400 INVALID_ARGUMENT. API key not valid. Please pass a valid API key.", code=400),
     ValueError("No API key was provided. Please pass a valid API key."),
-    APIError("Incorrect API key provided: sk-x", response=_Response(401)),
-)
+    APIError("Incorrect API key provided: sk-x", response=answered(401)),
+)  # fmt: skip
 def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error):
     found = model_failure("m", error)
     assert ModelKeyRefused is type(found)
     assert "no valid key, set the variable its client reads, e.g. GOOGLE" in str(found)
 
 
-@every_case(APIError("x", code=404), ValueError("the keys of the dict"))
-def test_other_failures_are_no_matter_of_a_key(error):
-    assert "valid key" not in str(model_failure("m", error))
+@every_case(
+    APIError("boom " * 500, status_code=500), ValueError("no\nquota left over"),
+    APIError("x", code=404), ValueError("the keys of the dict"),
+)  # fmt: skip
+def test_any_other_failure_is_no_matter_of_a_key_and_is_quoted_briefly(error):
+    found = model_failure("m", error)
+    assert ModelUnavailable is type(found)
+    assert len(str(found)) < 400
+    assert "\n" not in str(found) and "valid key" not in str(found)
 
 
-def test_error_codes_say_the_same():
-    assert isinstance(coded_failure("m", "429", "retry after 3 s"), ModelQuotaExceeded)
-    assert isinstance(coded_failure("m", "RESOURCE_EXHAUSTED", ""), ModelQuotaExceeded)
-    assert ModelUnavailable is type(coded_failure("m", "500", "x"))
-    assert ModelKeyRefused is type(coded_failure("m", "UNAUTHENTICATED", "x"))
+@every_case(
+    ("429", "retry after 3 s", ModelQuotaExceeded), ("RESOURCE_EXHAUSTED", "", ModelQuotaExceeded),
+    ("500", "x", ModelUnavailable), ("UNAUTHENTICATED", "x", ModelKeyRefused),
+)  # fmt: skip
+def test_error_codes_say_the_same(code, message, kind):
+    assert kind is type(coded_failure("m", code, message))

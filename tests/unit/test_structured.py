@@ -42,8 +42,7 @@ def test_every_cut_keeps_the_elements_that_are_whole():
             continue
         assert reading.truncated, text[:cut]
         kept = reading.value["facts"]
-        assert isinstance(kept, list)
-        assert kept == facts[: len(kept)]
+        assert isinstance(kept, list) and kept == facts[: len(kept)]
     assert read_object(text[: ends[1] + 40], KEYS).value["facts"] == facts[:2]
 
 
@@ -71,8 +70,7 @@ def test_hostile_answers_end(text):
 
 def test_a_huge_answer_is_read_so_far():
     reading = read_object('{"facts": [' + (json.dumps(FACT) + ",") * 10_000, KEYS)
-    assert reading.truncated
-    assert isinstance(facts := reading.value["facts"], list)
+    assert reading.truncated and isinstance(facts := reading.value["facts"], list)
     assert len(facts) > 1000
 
 
@@ -99,10 +97,8 @@ def test_one_element_of_no_use_costs_no_other():
         FACT | {"turns": "turn 3 and 4", "op": "New"},
     ]  # fmt: skip
     items, wrong = read_items(elements, FactOperation, 100)
-    assert [[1], [3]] == [item.turns for item in items]
-    assert "add" == items[1].op
-    assert len(wrong) == 6
-    assert any("user_id" in one for one in wrong)
+    assert [[1], [3]] == [item.turns for item in items] and "add" == items[1].op
+    assert len(wrong) == 6 and any("user_id" in one for one in wrong)
 
 
 def test_only_so_many_elements_are_read():
