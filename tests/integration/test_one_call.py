@@ -84,7 +84,7 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
 async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with):
     """The turn, the fact and the summary; not the rest of the same thread."""
     debt, tea = fact([1], "debt", "600", "Huw owes the merchant 600."), fact([2], "like", "tea")
-    model = right([debt, tea], [forgets(1, "that money trouble")], summary="Huw owes 600.")
+    model = RightModel([debt, tea], [forgets(1, "that money trouble")], summary="Huw owes 600.")
     ann = ann_with(llm=model)
     await session(ann, 0, "Huw is 600 behind with the merchant", "i like tea")
     model.summary, model.tells = "They talked.", "600"
