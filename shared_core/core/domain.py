@@ -348,7 +348,7 @@ class ForgetDraft:
     """A request of the user to forget something, found by an extractor.
 
     event_id: the turn that asks. topics: in the user's words. event_ids: turns to forget with what
-    was drawn from them. memory_ids: facts to forget.
+    was drawn from them. memory_ids: memories to forget with the turns that they come from.
     """
 
     event_id: str

@@ -33,6 +33,19 @@ class ValidatedDrafts:
     rejected: int
 
 
+def without_turns(found: Extraction, event_ids: Collection[str]) -> Extraction:
+    """Return an extraction without the drafts that rest on one of these turns."""
+    gone = frozenset(event_ids)
+    return replace(
+        found,
+        facts=[one for one in found.facts if gone.isdisjoint((one.event_id, *one.other_event_ids))],
+        statements=[one for one in found.statements if gone.isdisjoint(one.event_ids)],
+        triples=[
+            one for one in found.triples if gone.isdisjoint((one.event_id, *one.other_event_ids))
+        ],
+    )
+
+
 def validated(
     extraction: Extraction,
     event_ids: Collection[str],

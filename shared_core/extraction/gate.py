@@ -60,11 +60,14 @@ def may_tell(
 
 
 def _tells(turn: Event, *, is_open: bool) -> bool:
-    """Tell whether a turn may tell something. is_open: it may refer to a question or a fact."""
+    """Tell whether a turn may tell something. is_open: it may refer to a question or a fact.
+
+    A request that may refer to a fact may ask to forget it: "take Eva off the record".
+    """
     acts = [dialogue_act(one) for one in _parts(turn.text)]
     if len(turn.text) > MAX_READ_CHARACTERS or may_ask_to_forget(turn.text):
         return True
-    if is_open and any(one.asks + one.request < SURELY_ASKS for one in acts):
+    if is_open and any(one.asks < SURELY_ASKS for one in acts):
         return True
     if any(one.statement >= LEAST_STATEMENT or _sureness(one) < LEAST_SURE for one in acts):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,13 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
-from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
+from shared_core.extraction.draft_validation import (
+    ValidatedDrafts,
+    identifying_facts,
+    validated,
+    without_turns,
+)
+from shared_core.extraction.fact_operations import gives_orders
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
@@ -83,6 +89,8 @@ HELD = 500
 SUMMARY_CHARACTERS = 200
 NEAR = 20
 """Maximum number of memories near to a request to forget, and to each topic, to choose from."""
+MOST_CHOSEN = 20
+"""Maximum number of memories that are chosen for one request."""
 REQUEST_CHARACTERS = 500
 """Maximum number of characters of a request that such memories are searched for."""
 SHORT_THREAD = 2
@@ -210,9 +218,12 @@ class Consolidation:
                 await _form(self.extractor, shown, held, self.thread_id) if shown else None
             )
             self._read = shown
-        if self._formed is not None and self._formed.drafts.extraction.forget:
-            self._formed = await self._carried_out(await self._chosen(self._formed))
-            reading = await self._read_again(request, held)
+        if reading and self._formed and (asked := self._formed.drafts.extraction.forget):
+            self._formed = await self._chosen(self._formed)
+            # What may fail does so before the asking turns are set aside: a retry reads them blank.
+            await self._plan(reading, self._formed, started_at)
+            self._formed = await self._carried_out(self._formed)
+            reading = await self._read_again(request, held, {one.event_id for one in asked})
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
@@ -229,15 +240,30 @@ class Consolidation:
             return formed
         asking = {event.event_id: event for _, event in formed.turns}
         drafts: list[ForgetDraft] = []
+        refused = Counter[str]()
         for draft in formed.drafts.extraction.forget:
-            turn = asking[draft.event_id]
-            if near := await self._memories_near(turn, draft.topics):
-                chosen, spent = await extractor.telling(turn, draft.topics, near)
-                usage += spent
-                draft = replace(draft, memory_ids=tuple({*draft.memory_ids, *chosen}))
             drafts.append(draft)
+            turn = asking[draft.event_id]
+            if not (near := await self._memories_near(turn, draft.topics)):
+                continue
+            try:
+                chosen, spent = await extractor.telling(turn, draft.topics, near)
+            except ModelOutputInvalid as error:  # what the first answer names goes all the same
+                log.warning("what a request to forget is about was not chosen: %s", error)
+                refused["answer that chooses nothing to forget"] += 1
+                continue
+            usage += spent
+            if len(chosen) > MOST_CHOSEN:
+                refused["request to forget too much"] += 1
+            else:
+                drafts[-1] = replace(draft, memory_ids=tuple({*draft.memory_ids, *chosen}))
         extraction = replace(formed.drafts.extraction, forget=tuple(drafts))
-        return replace(formed, drafts=replace(formed.drafts, extraction=extraction), usage=usage)
+        return replace(
+            formed,
+            drafts=replace(formed.drafts, extraction=extraction),
+            usage=usage,
+            refused=refused,
+        )
 
     async def _memories_near(self, turn: Event, topics: Sequence[str]) -> list[Memory]:
         """Return the turns, facts and statements before a turn that are near to it or a topic."""
@@ -248,13 +274,18 @@ class Consolidation:
         for query in dict.fromkeys((turn.text[-REQUEST_CHARACTERS:], *topics)):
             hits = await recall(self.storage, self.embedding, self.scope, query, options)
             found |= {hit.memory.memory_id: hit.memory for hit in hits.merged}
-        before = (one for one in found.values() if one.occurred_at <= turn.occurred_at)
-        return [one for one in before if turn.event_id not in one.source_event_ids]
+        return [
+            one
+            for one in found.values()
+            if one.occurred_at <= turn.occurred_at
+            and not (one.thread_id == self.thread_id and turn.event_id in one.source_event_ids)
+            and not gives_orders(one.text)
+        ]
 
     async def _carried_out(self, formed: Formed) -> Formed:
         """Carry out the requests to forget, before anything of the run is written."""
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
-        extraction, refused, forgotten = formed.drafts.extraction, Counter[str](), 0
+        extraction, refused, forgotten = formed.drafts.extraction, Counter(formed.refused), 0
         for draft in extraction.forget:
             done: int | None = 0
             if self.forget is None:
@@ -267,27 +298,26 @@ class Consolidation:
         return replace(formed, drafts=drafts, forgotten=forgotten, refused=+refused)
 
     async def _read_again(
-        self, request: ReadRequest, held: Sequence[HeldFact]
+        self, request: ReadRequest, held: Sequence[HeldFact], asking: Set[str]
     ) -> ThreadWindow | None:
-        """Read the thread after something was forgotten; the output of the extractor stays.
+        """Read the thread after something was forgotten; keep what the extractor drew of the rest.
 
-        If the summary of the thread is gone, that of the run covers the thread from its first turn.
+        The asking turns are blank now, but what they tell beside is kept. If another turn or the
+        summary of the thread is gone, the next run sums the thread up, because the summary of this
+        one may tell of it.
         """
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
         shown = await self._shown(reading, held) if reading else None
         before, formed, self._read = self._read, self._formed, shown
         if before is None or shown is None or formed is None:
             return None
-        if formed.summary and before.summary and not shown.summary:
-            replay = [one for one in shown.replay if one[0] <= formed.replay[-1][0]]
-            is_whole = len(shown.replay) <= REPLAY
-            self._formed = replace(
-                formed,
-                replay=replay if is_whole else (),
-                summary=formed.summary if is_whole else "",
-                summed_anew=is_whole,
-                more=formed.more or not is_whole,
-            )
+        gone = (_blank(shown) - _blank(before)) - asking
+        if gone:
+            extraction = without_turns(formed.drafts.extraction, gone)
+            formed = replace(formed, drafts=replace(formed.drafts, extraction=extraction))
+        if formed.summary and (gone or (before.summary and not shown.summary)):
+            formed = replace(formed, replay=(), summary="", summed_anew=False, more=True)
+        self._formed = formed
         return reading
 
     async def _apply(self, plan: RunPlan, reading: ThreadWindow, held: Sequence[HeldFact]) -> None:
@@ -456,7 +486,7 @@ async def _form(
         replay = [one for one in replay if one[0] <= turns[-1][0]]
     replayed = [event for _, event in replay]
     is_first = not reading.summary
-    if along and not summary:
+    if along and not summary and (is_first or extraction.usage.calls):
         by_rules = extraction.usage.calls > 0
         summary, _ = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
     if unsummed and not along:
@@ -529,6 +559,12 @@ async def _extracted(
     if isinstance(extractor, Revisable) and extractor.needs_revision:
         return await asyncio.to_thread(revised, turns, found, held, reading.context, thread_id)
     return cascaded(found, held)
+
+
+def _blank(window: ThreadWindow) -> set[str]:
+    """Return the ids of the turns without words in a window."""
+    turns = (event for _, event in (*window.replay, *window.turns))
+    return {event.event_id for event in turns if not event.text}
 
 
 def _needs_reading(now: ThreadWindow | None, read: ThreadWindow | None) -> bool:

@@ -14,7 +14,10 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 ASK_AGAIN_S: Final = 60.0
-"""Seconds after a failure until queued work that waits for the model asks it again."""
+"""Seconds after a failure until queued work that waits for the model asks it again; twice as many
+after each further failure."""
+LONGEST_WAIT_S: Final = 600.0
+"""Maximum of these seconds, but for a refused key: that is mended at any moment."""
 
 
 class ModelState:
@@ -30,6 +33,7 @@ class ModelState:
         self._clock = clock
         self._error: ModelUnavailable | None = None
         self._ask_at: datetime | None = None
+        self._wait_s = ASK_AGAIN_S
         self.unusable = 0
         """Number of answers that could not be used."""
 
@@ -54,8 +58,12 @@ class ModelState:
                 " the key is mended, and the model is asked again every %g s: %s",
                 ASK_AGAIN_S, reason(error),
             )  # fmt: skip
+        if self.failing_until is None:  # else it is another call of the same failure
+            is_first = self._error is None or isinstance(error, ModelKeyRefused)
+            self._wait_s = ASK_AGAIN_S if is_first else min(2 * self._wait_s, LONGEST_WAIT_S)
+            self._ask_at = self._clock() + timedelta(seconds=self._wait_s)
         self._error = error
-        self._ask_at = self._clock() + timedelta(seconds=ASK_AGAIN_S)
+        assert self._ask_at is not None
         return self._ask_at
 
     def answered(self) -> None:

@@ -72,12 +72,12 @@ class NamedBeside:
     """What a request names beside a topic.
 
     turns: they go with all that was drawn from them. asking: the turns that ask; they go alone.
-    facts: ids of facts; they go with the turns that tell them.
+    memories: they go with the turns that they come from, and with the summaries of these.
     """
 
     turns: frozenset[TurnKey] = frozenset()
     asking: frozenset[TurnKey] = frozenset()
-    facts: frozenset[UUID] = frozenset()
+    memories: frozenset[UUID] = frozenset()
 
 
 NOTHING_NAMED = NamedBeside()
@@ -103,14 +103,14 @@ def set_aside(
         names: normalised names of the topic, for edges of the graph.
         asked_at: what a thread holds of later turns stays.
         now, until: when it happens, and when the memories expire.
-        named_beside: turns and facts that go too.
+        named_beside: turns and memories that go too.
         most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
-    chosen, statements = yield from _named_memories(named_beside)
+    chosen, repeated = yield from _named_memories(named_beside)
 
     def goes(one: _Memory) -> bool:
-        return one.memory_id in chosen or one.text in statements or is_about(one.text)
+        return one.memory_id in chosen or one.text in repeated or is_about(one.text)
 
     for path in paths:
         found = yield from _below(path, goes)
@@ -190,29 +190,31 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
 
 
 def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str]]]:
-    """Return the ids of the memories that a request names beside its topic, and texts of facts.
+    """Return the ids of the memories that a request names beside its topic, and texts that go too.
 
-    Entries of profiles repeat the text of a fact.
+    These are the texts of its facts, which entries of profiles repeat, and of summaries, which
+    events of profiles repeat.
     """
     if named == NOTHING_NAMED:
         return set(), frozenset()
-    these_facts = one_of("memory_id", sorted(named.facts))
+    these = one_of("memory_id", sorted(named.memories))
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
     told, texts = yield [
-        Select("memory_sources", ("thread_id", "event_id"), (these_facts,)),
-        Select("memories", ("text",), (these_facts,)),
+        Select("memory_sources", ("thread_id", "event_id"), (these,)),
+        Select("facts", ("m.text",), (these,), (memories,)),
     ]
     telling = {(row[0], row[1]) for row in told}
-    memories = Join("memories", "m", (("memory_id", "memory_id"),))
     turns = sorted({*named.turns, *named.asking, *telling})
     where = (one_of_rows(("thread_id", "event_id"), turns),)
-    columns = ("memory_id", "thread_id", "event_id", "m.kind")
+    columns = ("memory_id", "thread_id", "event_id", "m.kind", "m.text")
     [rows] = yield [Select("memory_sources", columns, where, (memories,))]
-    found = {*named.facts}
-    for memory_id, thread_id, event_id, kind in rows:
+    found, repeated = {*named.memories}, {row[0] for row in texts}
+    for memory_id, thread_id, event_id, kind, text in rows:
         turn = (thread_id, event_id)
         goes = turn in named.turns or kind == "episodic" or (turn in telling and kind == "summary")
         found |= {memory_id} if goes else set()
-    return found, frozenset(row[0] for row in texts)
+        repeated |= {text} if goes and kind == "summary" else set()
+    return found, frozenset(repeated)
 
 
 def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:

@@ -132,7 +132,7 @@ class ForgetRequests:
             named = NamedBeside(
                 turns=frozenset((thread_id, one) for one in draft.event_ids),
                 asking=frozenset({(thread_id, draft.event_id)}),
-                facts=frozenset(draft.memory_ids),
+                memories=frozenset(draft.memory_ids),
             )
             requests = [one for topic in draft.topics if (one := topic_request(topic))]
             asked = _Asked(requests=requests, at=at, named=named)

@@ -37,13 +37,15 @@ class RightModel:
 
     def __init__(self, *days: list[Op], summary: str = "They talked.") -> None:
         self.days, self.summary = list(days), summary
-        self.tells = "\0"  # what memories have that it chooses to forget
+        self.tells: str | None = "\0"  # what memories have that it chooses to forget; None: prose
         self.shown: list[Mapping[str, str]] = []
         self.asked: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         if "<request>" in request.prompt:
             self.asked.append(request)
+            if self.tells is None:
+                return ModelReply(text="I cannot say.")
             chosen = re.findall(rf"^\[(\d+)\].*{self.tells}", request.prompt, re.MULTILINE)
             return ModelReply(text=json.dumps({"memories": chosen}))
         found = request.prompt.partition("<facts>")[2].partition("</facts>")[0]

@@ -95,6 +95,37 @@ async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with)
     assert "i like tea" in await ann.texts("episodic")
 
 
+async def test_what_is_chosen_of_the_same_turns_is_not_learned_from_them(ann_with):
+    model = RightModel([fact([1], "debt", "600", "Huw owes 600."), fact([3], "residence", "Leeds"),
+                        forgets(3, "that money trouble")], [],
+                       summary="Huw owes 600.")  # fmt: skip
+    model.tells, ann = "600", ann_with(llm=model)
+    await session(ann, 0, "Huw is 600 behind", "i like tea",
+                  "about Huw, that money trouble, lose it. in Leeds")  # fmt: skip
+    assert [] == await told(ann, "600")
+    assert ["Leeds"] == await ann.values()
+
+
+async def test_an_unusable_choice_forgets_what_the_first_answer_names(ann_with):
+    model = RightModel(MAREK, [forgets(1, "Marek")])
+    ann = ann_with(llm=model)
+    await session(ann, 0, ABOUT_MAREK)
+    model.tells = None
+    await session(ann, 6, "scrap what I told you about Marek")
+    assert [] == await told(ann, "Marek")
+    assert {"answer that chooses nothing to forget": 1} == (await ann.runs())[0].counts["refused"]
+
+
+async def test_a_chosen_turn_takes_no_other_in_the_same_words_along(ann_with):
+    model = RightModel([], [], [forgets(1, "that money trouble")])
+    ann = ann_with(llm=model)
+    for number, place in enumerate(("of Huw", "of Bea")):
+        await session(ann, number, "he told me himself about the money", place)
+    model.tells = f"{at(0):%Y-%m-%d}, episodic: he told"
+    await session(ann, 6, "that money trouble wasn't mine to tell. Lose it")
+    assert 1 == (await ann.texts("episodic")).count("he told me himself about the money")
+
+
 @pytest.mark.parametrize(("text", "wrong"), [
     ("forget it", forgets(2)), ("forget it", forgets(2, "it")), ("forget me", forgets(2, "me")),
     ("I forgot my keys", forgets(2, "Marek")), ("forget that", forgets(9, "Marek")),
