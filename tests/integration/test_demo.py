@@ -147,13 +147,8 @@ def test_an_interrupted_demo_leaves_nothing_behind(begun, tmp_path):
         demo.send_signal(signal.SIGINT)
         demo.wait(timeout=60)
     assert [] == list(tmp_path.iterdir())
-    while _is_named_by_a_process(str(tmp_path)):  # the supervisor of its server ends after it
-        time.sleep(0.05)
-
-
-def _is_named_by_a_process(folder: str) -> bool:
-    commands = (one.info["cmdline"] or () for one in psutil.process_iter(["cmdline"]))
-    return any(folder in argument for command in commands for argument in command)
+    while str(tmp_path) in str([one.info for one in psutil.process_iter(["cmdline"])]):
+        time.sleep(0.05)  # the supervisor of its server ends after it
 
 
 @pytest.mark.parametrize("engine", ["postgres", "seekdb"] if LONG else ["postgres"])

@@ -8,6 +8,7 @@ from person import Person, at
 from turns import said
 
 from shared_core.core.domain import UNKNOWN_START
+from shared_core.models.language_model import ModelReply, ModelRequest
 from tests.integration.test_models_see_what_is_held import Op, RightModel, does
 from tests.unit.scripted_model import fact
 
@@ -82,7 +83,6 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
 
 
 async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with):
-    """The turn, the fact and the summary; not the rest of the same thread."""
     debt, tea = fact([1], "debt", "600", "Huw owes the merchant 600."), fact([2], "like", "tea")
     model = RightModel([debt, tea], [forgets(1, "that money trouble")], summary="Huw owes 600.")
     ann = ann_with(llm=model)
@@ -95,15 +95,18 @@ async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with)
     assert "i like tea" in await ann.texts("episodic")
 
 
+class TellingOnce(RightModel):
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        reply, self.summary = await super().complete(request), "They talked."
+        return reply
+
+
 async def test_what_is_chosen_of_the_same_turns_is_not_learned_from_them(ann_with):
-    model = RightModel([fact([1], "debt", "600", "Huw owes 600."), fact([3], "residence", "Leeds"),
-                        forgets(3, "that money trouble")], [],
-                       summary="Huw owes 600.")  # fmt: skip
+    debt, home = fact([1], "debt", "600", "Huw owes 600."), fact([3], "residence", "Leeds")
+    model = TellingOnce([debt, home, forgets(3, "that trouble")], [], summary="Huw owes 600.")
     model.tells, ann = "600", ann_with(llm=model)
-    await session(ann, 0, "Huw is 600 behind", "i like tea",
-                  "about Huw, that money trouble, lose it. in Leeds")  # fmt: skip
-    assert [] == await told(ann, "600")
-    assert ["Leeds"] == await ann.values()
+    await session(ann, 0, "Huw is 600 behind", "i like tea", "Huw, that trouble, lose it. in Leeds")
+    assert ([], ["Leeds"]) == (await told(ann, "600"), await ann.values())
 
 
 async def test_an_unusable_choice_forgets_what_the_first_answer_names(ann_with):
