@@ -107,7 +107,7 @@ def set_aside(
         most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
-    chosen, repeated = yield from _named_memories(named_beside)
+    chosen, repeated, stated = yield from _named_memories(named_beside)
 
     def goes(one: _Memory) -> bool:
         return one.memory_id in chosen or one.text in repeated or is_about(one.text)
@@ -120,6 +120,7 @@ def set_aside(
     before = compare("valid_from", "<=", asked_at)
     ends: list[tuple[Condition, ...]] = [
         (one_of("memory_id", ids),), (one_of("fact_id", ids),),
+        (one_of("edge_id", sorted(stated)), is_null("fact_id")),
         (one_of("subject_key", named), before), (one_of("object_key", named), before),
     ]  # fmt: skip
     last, facts, *edges = yield [
@@ -189,14 +190,14 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
-def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str]]]:
-    """Return the ids of the memories that a request names beside its topic, and texts that go too.
+def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str], set[UUID]]]:
+    """Return the ids of the memories that a request names beside its topic, texts, and edges.
 
-    These are the texts of its facts, which entries of profiles repeat, and of summaries, which
-    events of profiles repeat.
+    The texts are those of facts and summaries, which profiles repeat. The edges are stated by the
+    turns that go, and by no other.
     """
     if named == NOTHING_NAMED:
-        return set(), frozenset()
+        return set(), frozenset(), set()
     these = one_of("memory_id", sorted(named.memories))
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     told, texts = yield [
@@ -207,14 +208,22 @@ def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str
     turns = sorted({*named.turns, *named.asking, *telling})
     where = (one_of_rows(("thread_id", "event_id"), turns),)
     columns = ("memory_id", "thread_id", "event_id", "m.kind", "m.text")
-    [rows] = yield [Select("memory_sources", columns, where, (memories,))]
+    going = sorted({*named.turns, *telling})
+    of_going = one_of_rows(("thread_id", "event_id"), going)
+    rows, edges = yield [
+        Select("memory_sources", columns, where, (memories,)),
+        Select("edge_sources", ("edge_id",), (of_going,), is_distinct=True),
+    ]
+    these = one_of("edge_id", sorted(row[0] for row in edges))
+    [sources] = yield [Select("edge_sources", ("edge_id", "thread_id", "event_id"), (these,))]
+    stated = {row[0] for row in sources} - {row[0] for row in sources if row[1:] not in going}
     found, repeated = {*named.memories}, {row[0] for row in texts}
     for memory_id, thread_id, event_id, kind, text in rows:
         turn = (thread_id, event_id)
         goes = turn in named.turns or kind == "episodic" or (turn in telling and kind == "summary")
         found |= {memory_id} if goes else set()
         repeated |= {text} if goes and kind == "summary" else set()
-    return found, frozenset(repeated)
+    return found, frozenset(repeated), stated
 
 
 def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:

@@ -33,7 +33,7 @@ def does(name: str, of: str, **more: Any) -> Op:
 class RightModel:
     """Answers one day after another; "of" of an operation names a held fact by its value."""
 
-    name = "right"
+    name, relations = "right", list[Op]()
 
     def __init__(self, *days: list[Op], summary: str = "They talked.") -> None:
         self.days, self.summary = list(days), summary
@@ -57,7 +57,7 @@ class RightModel:
         for one in operations:
             place = {"id": ids[one["of"]]} if isinstance(one.get("of"), str) else {}
             facts.append({"turns": [1], **one, **place})
-        answer = {"facts": facts, "summary": self.summary}
+        answer = {"facts": facts, "summary": self.summary, "relations": self.relations}
         return ModelReply(text=json.dumps(answer, ensure_ascii=False))
 
 
