@@ -490,21 +490,10 @@ async def _form(
         by_rules = extraction.usage.calls > 0
         summary, _ = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
     if unsummed and not along:
-        try:
-            summary, spent = await _summed(extractor, replayed, before, is_first=is_first)
-        except ModelOutputInvalid as error:
-            if not turns:
-                raise
-            # The extraction is paid for and valid, so only the summary falls back to rules.
-            log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
-            by_rules = True
-            summary, spent = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
-        except ModelUnavailable as error:
-            if not turns:
-                raise
-            log.warning("the summary is left to the next run: %s", type(error).__name__)
-            put_off, unsummed, spent = True, False, NO_USAGE
-        usage += spent
+        summary, spent, by_rules, put_off = await _summed_apart(
+            extractor, replayed, before, is_first=is_first, may_wait=bool(turns)
+        )
+        unsummed, usage = not put_off, usage + spent
     if not turns and not is_new and not summary:
         return None
     return Formed(
@@ -524,6 +513,29 @@ async def _form(
         or len(turns) < len(reading.turns)
         or (unsummed and len(replay) < len(reading.replay)),
     )
+
+
+async def _summed_apart(
+    extractor: Extractor, turns: Sequence[Event], before: str, *, is_first: bool, may_wait: bool
+) -> tuple[str, ModelUsage, bool, bool]:
+    """Return _summed(), whether rules wrote it in place of a model, and whether it is put off.
+
+    may_wait: turns were read before. That is paid for and valid, so a failure costs the summary
+    alone.
+    """
+    try:
+        return *await _summed(extractor, turns, before, is_first=is_first), False, False
+    except ModelOutputInvalid as error:
+        if not may_wait:
+            raise
+        log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
+        by_rules = await _summed(RuleExtractor(), turns, before, is_first=is_first)
+        return *by_rules, True, False
+    except ModelUnavailable as error:
+        if not may_wait:
+            raise
+        log.warning("the summary is left to the next run: %s", type(error).__name__)
+        return "", NO_USAGE, False, True
 
 
 async def _summed(

@@ -149,8 +149,9 @@ def test_what_is_said_opens_and_ends_facts(case):
 
 
 def test_what_is_said_of_a_slot_needs_the_facts_of_others():
-    assert ["dislike", "like"] == planning.slots_to_read([draft("like", "Jazz")])
-    assert ["relation.daughter", AGE] == planning.slots_to_read([draft(AGE, "six")])
+    assert ["dislike", "like", "not_like"] == planning.slots_to_read([draft("like", "Jazz")])
+    not_age = "relation.daughter.not_age"
+    assert ["relation.daughter", AGE, not_age] == planning.slots_to_read([draft(AGE, "six")])
 
 
 SLOTS = st.sampled_from(["employer", "like", "dislike"])
