@@ -89,6 +89,8 @@ HELD = 500
 SUMMARY_CHARACTERS = 200
 NEAR = 20
 """Maximum number of memories near to a request to forget, and to each topic, to choose from."""
+ROUNDS = 3
+"""Maximum number of times that memories are offered for one request."""
 MOST_CHOSEN = 20
 """Maximum number of memories that are chosen for one request."""
 REQUEST_CHARACTERS = 500
@@ -243,11 +245,8 @@ class Consolidation:
         refused = Counter[str]()
         for draft in formed.drafts.extraction.forget:
             drafts.append(draft)
-            turn = asking[draft.event_id]
-            if not (near := await self._memories_near(turn, draft.topics)):
-                continue
             try:
-                chosen, spent = await extractor.telling(turn, draft.topics, near)
+                chosen, spent = await self._told_of(extractor, asking[draft.event_id], draft.topics)
             except ModelOutputInvalid as error:  # what the first answer names goes all the same
                 log.warning("what a request to forget is about was not chosen: %s", error)
                 refused["answer that chooses nothing to forget"] += 1
@@ -265,15 +264,36 @@ class Consolidation:
             refused=refused,
         )
 
-    async def _memories_near(self, turn: Event, topics: Sequence[str]) -> list[Memory]:
-        """Return the turns, facts and statements before a turn that are near to it or a topic."""
-        options = RecallOptions(
-            now=self.clock(), limit=NEAR, kinds=["episodic", "semantic"], merged_only=True
-        )
+    async def _told_of(
+        self, extractor: Choosing, turn: Event, topics: Sequence[str]
+    ) -> tuple[set[MemoryId], ModelUsage]:
+        """Return what the extractor chooses for a request, and its cost.
+
+        What is near to something chosen is offered in the next round: "the retired dentist" leads
+        to his name, and the name to the rest.
+        """
+        chosen, usage, shown = set[MemoryId](), NO_USAGE, set[MemoryId]()
+        queries: Sequence[str] = [turn.text, *topics]
+        for _ in range(ROUNDS):
+            near = await self._memories_near(turn, queries)
+            new = [one for one in near if one.memory_id not in shown]
+            if not new:
+                break
+            found, spent = await extractor.telling(turn, topics, new)
+            usage += spent
+            chosen |= found
+            shown |= {one.memory_id for one in new}
+            queries = [one.text for one in new if one.memory_id in found]
+        return chosen, usage
+
+    async def _memories_near(self, turn: Event, queries: Sequence[str]) -> list[Memory]:
+        """Return the turns, facts and statements before a turn that are near to one of these."""
+        options = RecallOptions(now=self.clock(), limit=NEAR, kinds=["episodic", "semantic"])
         found: dict[MemoryId, Memory] = {}
-        for query in dict.fromkeys((turn.text[-REQUEST_CHARACTERS:], *topics)):
+        for query in dict.fromkeys(one[-REQUEST_CHARACTERS:] for one in queries[:NEAR]):
             hits = await recall(self.storage, self.embedding, self.scope, query, options)
-            found |= {hit.memory.memory_id: hit.memory for hit in hits.merged}
+            both = (*hits.merged, *hits.vector_results)
+            found |= {hit.memory.memory_id: hit.memory for hit in both}
         return [
             one
             for one in found.values()

@@ -207,7 +207,7 @@ def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str
     telling = {(row[0], row[1]) for row in told}
     turns = sorted({*named.turns, *named.asking, *telling})
     where = (one_of_rows(("thread_id", "event_id"), turns),)
-    columns = ("memory_id", "thread_id", "event_id", "m.kind", "m.text")
+    columns = ("memory_id", "thread_id", "event_id", "m.kind", "m.text", "m.superseded_at")
     going = sorted({*named.turns, *telling})
     of_going = one_of_rows(("thread_id", "event_id"), going)
     rows, edges = yield [
@@ -218,9 +218,10 @@ def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str
     [sources] = yield [Select("edge_sources", ("edge_id", "thread_id", "event_id"), (these,))]
     stated = {row[0] for row in sources} - {row[0] for row in sources if row[1:] not in going}
     found, repeated = {*named.memories}, {row[0] for row in texts}
-    for memory_id, thread_id, event_id, kind, text in rows:
+    for memory_id, thread_id, event_id, kind, text, ended_at in rows:
         turn = (thread_id, event_id)
-        goes = turn in named.turns or kind == "episodic" or (turn in telling and kind == "summary")
+        goes = turn in named.turns or kind == "episodic"
+        goes |= turn in telling and (kind == "summary" or ended_at is not None)
         found |= {memory_id} if goes else set()
         repeated |= {text} if goes and kind == "summary" else set()
     return found, frozenset(repeated), stated
