@@ -225,8 +225,13 @@ class Runs:
         """Have a model read the turns that runs skipped; return what it did, and the runs left.
 
         Each such run is undone, so that its turns are unread, and its thread is consolidated. A run
-        that later ones build on is left.
+        that later ones build on is left. Raises InvalidInput without a language model.
         """
+        if not self.by_model:
+            raise InvalidInput(
+                "no language model can read what was skipped: name one by llm=, --llm MODEL or"
+                " HIPPOCAMPUS_LLM"
+            )
         skipped = [
             run
             for run in await self(scope, limit=MOST_RUNS)
