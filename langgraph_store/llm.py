@@ -49,11 +49,11 @@ CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
 class LangChainModel:
     """A BaseChatModel as language model, with structured output where it supports that.
 
-    The model's class and its profile say how: a JSON Schema, which is strict where the class has
-    that option (OpenAI), a tool (Claude), JSON mode, or words alone. After a provider refuses one,
-    requests take the next. The temperature stays the model's own. Calls use the sync methods in a
-    thread. LangChain shares async clients with the agent's event loop, and
-    they fail on a second loop.
+    The model's class and its profile decide the form of a schema: a JSON Schema, strict if the
+    class has that option (OpenAI); a tool (Claude); JSON mode; or the prompt alone. If a provider
+    refuses one form, requests take the next. The temperature stays the model's own. Calls use the
+    sync methods in a thread. LangChain shares async clients with the agent's event loop, and they
+    fail on a second loop.
     """
 
     def __init__(self, llm: BaseChatModel) -> None:
@@ -97,7 +97,7 @@ class LangChainModel:
                 return llm.with_structured_output(
                     schema, method=method, include_raw=True, **options
                 )
-            except (NotImplementedError, TypeError, ValueError):  # it does not know this method
+            except (NotImplementedError, TypeError, ValueError):  # the model lacks this method
                 self._methods = self._methods[1:]
         return llm
 
@@ -133,7 +133,7 @@ def _methods_of(llm: BaseChatModel) -> Sequence[str]:
         own_tools = type(llm).bind_tools is not BaseChatModel.bind_tools
         return ["function_calling"] if own_tools else []
     profile: Mapping[str, Any] = getattr(llm, "profile", None) or {}
-    return [method for method, says in METHODS.items() if profile.get(says, True)]
+    return [method for method, feature in METHODS.items() if profile.get(feature, True)]
 
 
 def _limited(llm: BaseChatModel, max_tokens: int | None) -> BaseChatModel:

@@ -76,8 +76,8 @@ class StoredFact(NamedTuple):
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether it ended and expires, as what the user asked to forget does."""
-        return self.retired_at is not None and self.expires_at is not None
+        """Whether the user asked to forget it."""
+        return self.retired_at is not None and self.demoted_at is not None
 
     def lives(self, now: datetime) -> bool:
         """Return whether its memory has not expired."""
@@ -179,7 +179,7 @@ class FactQuery:
     """Asks for the facts that hold now, or held at a moment as they were known at a moment.
 
     slot: only the facts of this slot. history: ended facts and future ones too; with as_of, those
-    that had ended. Facts that ended and expire are left out: the user asked to forget them.
+    that had ended. What the user asked to forget is left out at every moment.
     """
 
     now: datetime
@@ -210,8 +210,7 @@ class FactQuery:
         if self.as_of is None:
             found = [StoredFact(*row) for row in rows[0]]
             held = found if self.history else holding(found, self.now)
-            lives = (one for one in held if one.lives(self.now) and one.demoted_at is None)
-            return [one for one in lives if not one.is_set_aside]
+            return [one for one in held if one.lives(self.now) and one.demoted_at is None]
         recorded = recorded_facts(rows[0], rows[2], self.now, self.as_of)
         held = recorded if self.history else holding_at(recorded, self.as_of.valid or self.now)
         return [one for one in held if self.slot is None or one.slot == self.slot]

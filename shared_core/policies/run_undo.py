@@ -403,7 +403,7 @@ def _faded_again(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> l
 
 
 def _rated_back(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> list[Operation]:
-    """Return what restores importance, emotion and expiry of memories."""
+    """Return what restores importance, emotion and expiry of memories, and what was set aside."""
     rated, unfelt = [], []
     for change in written.by("rated"):
         if one := memories.get(change.target):
@@ -413,10 +413,16 @@ def _rated_back(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> li
                 one.value = _unfelt(one.value)
                 unfelt.append((one.memory_id, one.value))
     renewed = [(one.target, one.moment("expires_at")) for one in written.by("renewed")]
+    shown = [
+        (one.target, one.moment("demoted_at"))
+        for one in written.by("renewed")
+        if "demoted_at" in one.before
+    ]
     return [
         *_each("memories", ("importance",), rated),
         *_each("memories", ("value",), unfelt),
         *_each("memories", ("expires_at",), renewed),
+        *_each("memories", ("demoted_at",), shown),
     ]
 
 

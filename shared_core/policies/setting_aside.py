@@ -1,7 +1,8 @@
 """Setting memories aside: they leave recall at once, and expire after a while unless it is undone.
 
-It is a run, so undo_run() brings everything back: memories are retired, facts and edges end. Only
-summaries are deleted; the next consolidation of their thread writes them anew.
+It is a run, so undo_run() brings everything back: memories are retired and demoted, so that no
+moment of `as_of` shows them; facts and edges end. Only summaries are deleted; the next
+consolidation of their thread writes them anew.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class _Memory(NamedTuple):
     text: str
     superseded_at: datetime | None
     expires_at: datetime | None
+    demoted_at: datetime | None
     thread_id: str | None
     occurred_at: datetime
 
@@ -142,12 +144,12 @@ def set_aside(
         run_id=run_id, memories=len(gone), facts=len(facts), edges=len(ending), until=until
     )
     counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
-    # What an earlier request set aside is logged here too: to bring it back, both are undone.
-    held_back = [one for one in kept if one.superseded_at is not None and one not in expiring]
     log = [
         *(RunChange("retired", one.memory_id, "", {}) for one in retired),
-        *(RunChange("renewed", one.memory_id, "", {"expires_at": iso(one.expires_at)})
-          for one in (*expiring, *held_back)),
+        # What an earlier request set aside is logged here too: to bring it back, both are undone.
+        *(RunChange("renewed", one.memory_id, "",
+                    {"expires_at": iso(one.expires_at), "demoted_at": iso(one.demoted_at)})
+          for one in kept),
         *(RunChange("closed", row[0], "", {}) for row in facts),
         *(RunChange("edge", one, "", {}) for one in sorted(ending)),
     ]  # fmt: skip
@@ -160,6 +162,8 @@ def set_aside(
     if retired:
         these = (one_of("memory_id", [one.memory_id for one in retired]),)
         operations.append(Update("memories", {"superseded_at": now}, these))
+    if hidden := [one.memory_id for one in kept if one.demoted_at is None]:
+        operations.append(Update("memories", {"demoted_at": now}, (one_of("memory_id", hidden),)))
     if expiring:
         these = (one_of("memory_id", [one.memory_id for one in expiring]),)
         operations.append(Update("memories", {"expires_at": until}, these))

@@ -132,6 +132,8 @@ async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(ann):
     await learn(ann, *ENGLISH)
     await ann.say(99, "I work at Acme.", expires_at=at(101))
     assert "Acme" in await ann.values(as_of=AsOf())
+    await ann.say(100, "I work at Bosch now.", expires_at=at(101))
+    assert {"Acme", "Bosch"} <= {one.value for one in await ann.facts(history=True)}
     await ann.forget_turns("of day 10", ["e10"])
     ann.clock.day = 102
     for day in range(5, 103, 6):

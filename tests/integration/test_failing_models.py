@@ -45,10 +45,6 @@ class SummingUpApart(ModelExtractor):
     summing_up = None  # type: ignore[assignment]
 
 
-def apart(*answers: object) -> SummingUpApart:
-    return SummingUpApart(resolve_language_model(Answering(*answers)), RuleExtractor())
-
-
 class Answering:
     """A model that gives one answer after another; the last one for ever. Errors are raised."""
 
@@ -211,7 +207,8 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
 @pytest.mark.parametrize("waits", [False, True])
 async def test_what_was_read_before_a_summary_of_its_own_failed_is_kept(dsn, now, error, waits):
     read, summary = ANSWERS
-    model = apart(read, *[error] * (1 + waits), summary)
+    answering = resolve_language_model(Answering(read, *[error] * (1 + waits), summary))
+    model = SummingUpApart(answering, RuleExtractor())
     async with served(dsn, now, extractor=model, wait=waits) as service:
         with pytest.raises(ModelUnavailable, match=str(error)) if waits else nullcontext():
             await service.add_session_to_memory(session())

@@ -44,10 +44,9 @@ class RightModel:
     async def complete(self, request: ModelRequest) -> ModelReply:
         if "<request>" in request.prompt:
             self.asked.append(request)
-            if self.tells is None:
-                return ModelReply(text="I cannot say.")
             chosen = re.findall(rf"^\[(\d+)\].*{self.tells}", request.prompt, re.MULTILINE)
-            return ModelReply(text=json.dumps({"memories": chosen}))
+            text = json.dumps({"memories": chosen}) if self.tells else "I cannot say."
+            return ModelReply(text=text)
         found = request.prompt.partition("<facts>")[2].partition("</facts>")[0]
         ids = {one[5]: one[1] for one in SHOWN.finditer(found)}
         operations = self.days[len(self.shown)]

@@ -7,7 +7,7 @@ import pytest
 from person import Person, at
 from turns import said
 
-from shared_core.core.domain import UNKNOWN_START
+from shared_core.core.domain import UNKNOWN_START, AsOf
 from shared_core.models.language_model import ModelReply, ModelRequest
 from tests.integration.test_models_see_what_is_held import Op, RightModel, does
 from tests.unit.scripted_model import fact
@@ -24,7 +24,8 @@ async def session(ann: Person, number: int, *texts: str) -> Any:
 async def told(ann: Person, word: str) -> list[str]:
     """Return all that facts, memories, summaries and the graph tell now with a word in it."""
     memories = await ann.list_memories(limit=500)
-    hits = await ann.recall(f"Who is {word}?")
+    hits = [hit for then in (None, AsOf(valid=at(3))) for hit in
+            await ann.recall(f"Who is {word}?", as_of=then)]  # fmt: skip
     graph = await ann.graph.neighbourhood("user", depth=2)
     texts = [*(one.text for one in memories), *(one.memory.text for one in hits),
              *(one.statement for one in await ann.facts()),
