@@ -147,28 +147,31 @@ def set_aside(
     log = [
         *(RunChange("retired", one.memory_id, "", {}) for one in retired),
         # What an earlier request set aside is logged here too: to bring it back, both are undone.
-        *(RunChange("renewed", one.memory_id, "",
-                    {"expires_at": iso(one.expires_at), "demoted_at": iso(one.demoted_at)})
-          for one in kept),
+        *(RunChange("renewed", one.memory_id, "", _before(one)) for one in kept),
         *(RunChange("closed", row[0], "", {}) for row in facts),
         *(RunChange("edge", one, "", {}) for one in sorted(ending)),
-    ]  # fmt: skip
+    ]
     operations: list[Operation] = [
         caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last),
         *_ended("facts", "memory_id", {row[0]: row[1] for row in facts}, min(asked_at, now), now),
         *_ended("edges", "edge_id", ending, min(asked_at, now), now),
         *_forgotten_summaries(summaries),
+        *_updated(retired, {"superseded_at": now}),
+        *_updated([one for one in kept if one.demoted_at is None], {"demoted_at": now}),
+        *_updated(expiring, {"expires_at": until}),
     ]
-    if retired:
-        these = (one_of("memory_id", [one.memory_id for one in retired]),)
-        operations.append(Update("memories", {"superseded_at": now}, these))
-    if hidden := [one.memory_id for one in kept if one.demoted_at is None]:
-        operations.append(Update("memories", {"demoted_at": now}, (one_of("memory_id", hidden),)))
-    if expiring:
-        these = (one_of("memory_id", [one.memory_id for one in expiring]),)
-        operations.append(Update("memories", {"expires_at": until}, these))
     yield Last([*operations, *logged(run_id, log)])
     return done
+
+
+def _before(one: _Memory) -> dict[str, Any]:
+    """Return what undo_run() restores of a memory."""
+    return {"expires_at": iso(one.expires_at), "demoted_at": iso(one.demoted_at)}
+
+
+def _updated(memories: Sequence[_Memory], values: dict[str, datetime]) -> list[Operation]:
+    these = (one_of("memory_id", [one.memory_id for one in memories]),)
+    return [Update("memories", dict(values), these)] if memories else []
 
 
 def turns_set_aside(
