@@ -15,6 +15,7 @@ statements, on the database of the page. `json`, `toml` and `yaml` are parsed. I
 
 from __future__ import annotations
 
+import ast
 import doctest
 import json
 import os
@@ -240,6 +241,23 @@ def _end(shell: subprocess.Popen[bytes]) -> None:
             os.killpg(shell.pid, kind)
         with suppress(subprocess.TimeoutExpired):
             shell.wait(30)
+
+
+def has_programs_of_its_own(page: Path) -> bool:
+    """Return whether no other page runs the same, words apart. README's translation counts too."""
+    original = page.with_name(page.name.replace(".zh.md", ".md"))
+    is_kept = original in (page, ROOT / "README.md")
+    return is_kept or _without_words(page) != _without_words(original)
+
+
+def _without_words(page: Path) -> list[object]:
+    return [
+        re.sub(r"Constant\(value='.*?'\)", "", ast.dump(ast.parse(block.text)))
+        if block.language == "python"
+        else re.findall(r"^[$] (\S+ \S+)", block.text, re.M) or len(block.text.splitlines())
+        for block in blocks_of(page)
+        if block.runs
+    ]
 
 
 def language_of(page: Path) -> str:

@@ -118,19 +118,16 @@ def parted(text: str) -> str:
     [
         ("彼女の名前は花子です", ["花子"], ["天気"]),
         ("我想学习深度学习", ["深度学习"], ["天气预报"]),
-        ("제 이름은 지영입니다", ["지영입니다"], []),
-        ("Меня зовут Борис", ["Борис"], []),
+        ("제 이름은 지영입니다", ["지영입니다"], []), ("Меня зовут Борис", ["Борис"], []),
         ("花子 leads Acme Ltd", ["花子", "Acme"], []),
         ("彼はKotlinでADKを使っています", ["Kotlin", "adk", "使って"], ["Java", "otlin"]),
-        ("他用Kotlin写程序", ["kotlin"], []),
-        ("I write programs in Kotlin.", [], ["otlin"]),
+        ("他用Kotlin写程序", ["kotlin"], []), ("I write programs in Kotlin.", [], ["otlin"]),
         (parted("彼はCrêpeとADKが好きです"), ["Crêpe", "crêpe"], ["Ruby"]),
-        (parted("Two Crêpes, one Crêpe"), ["Crêpe"], []),
-        ("One Crêpe", [parted("Crêpe")], []),
+        (parted("Two Crêpes, one Crêpe"), ["Crêpe"], []), ("One Crêpe", [parted("Crêpe")], []),
         (parted("デバッグを学ぶ"), ["デバッグ"], []),
         (parted("제 이름은 지영입니다"), ["지영입니다"], []),
     ],
-)
+)  # fmt: skip
 async def test_every_script_is_searched_by_its_words(service, text, finds, passes):
     await service.add_session_to_memory(session(said("i1", text)))
     assert [1] * len(finds) == [len(await found(service, query)) for query in finds]

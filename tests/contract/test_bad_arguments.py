@@ -47,12 +47,10 @@ def memory(shared_memory):
 
 
 KEYED: list[Callable[[MemoryEngine, Any], Any]] = [
-    lambda m, keys: m.retention.pin(ANN, keys),
-    lambda m, keys: m.retention.unpin(ANN, keys),
-    lambda m, keys: m.retention.revive(ANN, keys),
-    lambda m, keys: m.forget(ANN, keys),
+    lambda m, keys: m.retention.pin(ANN, keys), lambda m, keys: m.retention.unpin(ANN, keys),
+    lambda m, keys: m.retention.revive(ANN, keys), lambda m, keys: m.forget(ANN, keys),
     lambda m, keys: m.retention.unknown_keys(ANN, keys),
-]
+]  # fmt: skip
 CALLS: list[tuple[Call, str]] = [
     *[(lambda m, verb=verb, keys=keys: verb(m, keys), "keys must be a key or memory id")
       for verb in KEYED for keys in (None, 7, b"k", {"k": 1}, ["k", None])],

@@ -59,17 +59,15 @@ def rows(dsn: str) -> dict[str, int]:
 DRAWN = random.Random(3)
 TEXTS = {
     "emoji": "👍🏽 🦜 I \u2764\ufe0f tea",
-    "right to left": "\u202bאני שותה תה\u202c وأحب القهوة",
-    "NUL": "a\x00b tea",
+    "right to left": "\u202bאני שותה תה\u202c وأحب القهوة", "NUL": "a\x00b tea",
     "surrogates": "tea \ud800 and \udfff",
     "control characters": "tea\x01\x02\x1b[31m\ufeff\u200b",
     "quotes": "it's \"tea\" \\ '' %s {0} $1 -- ; DROP TABLE memories",
-    "tsquery": "tea & ! | <-> :* ( 'a'':1A",
-    "1 MB of one word": "tea " * 250_000,
+    "tsquery": "tea & ! | <-> :* ( 'a'':1A", "1 MB of one word": "tea " * 250_000,
     "1 MB without a space": "x" * 1_000_000,
     "1 MB of long words": " ".join(DRAWN.randbytes(32).hex() for _ in range(16_000)),
     "1 MB of Chinese": "".join(map(chr, DRAWN.choices(range(0x4E00, 0x9FFF), k=330_000))),
-}
+}  # fmt: skip
 any_text = pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 
 

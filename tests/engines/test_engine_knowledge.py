@@ -31,8 +31,7 @@ HELD = {
     "threads": "thread_id consolidated_seq summarised_seq unread_bytes last_memory_seq",
     "memories": "memory_id namespace key kind text value author importance thread_id run_id"
     " occurred_at created_at updated_at expires_at superseded_at words_key demoted_at",
-    "memory_sources": "memory_id thread_id event_id basis",
-    "memory_bases": "memory_id basis_id",
+    "memory_sources": "memory_id thread_id event_id basis", "memory_bases": "memory_id basis_id",
     "memory_access": "memory_id forget_at stage strength",
     "facts": "memory_id fact_type slot key functional confidence extractor pattern"
     " valid_from valid_until recorded_at superseded_at",
@@ -45,9 +44,8 @@ HELD = {
     " started_at finished_at undone_at number",
     "run_changes": "run_id change target event_id before",
     "retractions": "retraction_id run_id fact_type slot subject_key said_at valid_until thread_id",
-    "consolidation_jobs": "job_id thread_id job_type status",
-    "extraction_counts": "extractions",
-}
+    "consolidation_jobs": "job_id thread_id job_type status", "extraction_counts": "extractions",
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -133,35 +133,27 @@ async def test_a_payload_may_be_missing(storage):
 # Conditions
 
 CONDITIONS = [
-    (equal("memory_id", number(2)), [2]),
-    (equal("text", "text 2"), [2]),
-    (equal("text", "text 2 "), []),
-    (equal("thread_id", "t"), [3]),
+    (equal("memory_id", number(2)), [2]), (equal("text", "text 2"), [2]),
+    (equal("text", "text 2 "), []), (equal("thread_id", "t"), [3]),
     (compare("memory_id", "<>", number(2)), [1, 3, 4, 5]),
     (compare("thread_id", "<>", "x"), [3]),
     (compare("occurred_at", "<", NOW + timedelta(seconds=2)), [1]),
     (compare("occurred_at", "<=", NOW + timedelta(seconds=2)), [1, 2]),
-    (compare("key", ">", "k00004"), [5]),
-    (compare("memory_id", ">=", number(4)), [4, 5]),
+    (compare("key", ">", "k00004"), [5]), (compare("memory_id", ">=", number(4)), [4, 5]),
     (one_of("memory_id", [number(9), number(1), number(1), number(4)]), [1, 4]),
-    (one_of("text", ["text 5", "text 1 "]), [5]),
-    (one_of("key", []), []),
+    (one_of("text", ["text 5", "text 1 "]), [5]), (one_of("key", []), []),
     (one_of_rows(("namespace", "key"), [("/facts/", "k00001"), ("/x/", "k00002")]), [1]),
     (one_of_rows(("memory_id", "text"), [(number(5), "text 5"), (number(4), "")]), [5]),
     (one_of_rows(("memory_id", "key"), []), []),
     (after(("occurred_at", "memory_id"), (NOW + timedelta(seconds=3), number(3))), [4, 5]),
     (after(("occurred_at", "memory_id"), (NOW + timedelta(seconds=3), number(2))), [3, 4, 5]),
     (after(("namespace", "key"), ("/facts/", "k00004")), [5]),
-    (is_null("thread_id"), [1, 2, 4, 5]),
-    (is_not_null("thread_id"), [3]),
-    (begins_with("key", "k0000"), [1, 2, 3, 4, 5]),
-    (begins_with("key", "k00005"), [5]),
-    (begins_with("key", "K"), []),
-    (begins_with("text", "text"), [1, 2, 3, 4, 5]),
-    (begins_with("thread_id", ""), [3]),
-    (open_after("superseded_at", NOW), [1, 2, 3, 4, 5]),
+    (is_null("thread_id"), [1, 2, 4, 5]), (is_not_null("thread_id"), [3]),
+    (begins_with("key", "k0000"), [1, 2, 3, 4, 5]), (begins_with("key", "k00005"), [5]),
+    (begins_with("key", "K"), []), (begins_with("text", "text"), [1, 2, 3, 4, 5]),
+    (begins_with("thread_id", ""), [3]), (open_after("superseded_at", NOW), [1, 2, 3, 4, 5]),
     (open_after("superseded_at", NOW + timedelta(seconds=1)), [1, 2, 4, 5]),
-]
+]  # fmt: skip
 
 
 async def test_every_condition(five):

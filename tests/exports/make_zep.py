@@ -14,11 +14,9 @@ from typing import Any
 HERE = Path(__file__).parent
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
 TALK = [
-    ("Ana: I live in Leeds and work at Acme.", 0),
-    ("assistant: Noted, Ana.", 1),
-    ("Ana: I moved to Lisbon last week.", 90),
-    ("Ana: 我的猫叫米索。", 91),
-]
+    ("Ana: I live in Leeds and work at Acme.", 0), ("assistant: Noted, Ana.", 1),
+    ("Ana: I moved to Lisbon last week.", 90), ("Ana: 我的猫叫米索。", 91),
+]  # fmt: skip
 ENTITIES = {"ana": "Ana", "leeds": "Leeds", "lisbon": "Lisbon", "acme": "Acme", "theo": "Theo"}
 FACTS: list[tuple[str, str, str, str, int, int | None]] = [
     ("ana", "LIVES_IN", "leeds", "Ana lives in Leeds.", 0, 83),

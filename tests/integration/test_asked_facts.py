@@ -17,13 +17,11 @@ from shared_core.ports.recall import Candidate, Candidates
 from shared_core.recall.supersession import CandidateRoles, Overtaken, raised, told_in_full
 
 ENGLISH = (
-    "I live in Leeds and I work at Zenith.",
-    "My sister Clara is 31 years old.",
+    "I live in Leeds and I work at Zenith.", "My sister Clara is 31 years old.",
     "I am allergic to peanuts, by the way.",
-    "Which city is nicer, Leeds or York? I want a day out.",
-    "I moved to Otley last week.",
+    "Which city is nicer, Leeds or York? I want a day out.", "I moved to Otley last week.",
     "My sister wants to know which city is the best home for a cat.",
-)
+)  # fmt: skip
 CHINESE = (
     "我住在苏州，在云杉书坊工作。", "我女儿小雨六岁。", "我对芒果过敏。",
     "哪座城市的家具好？我想换一张桌子。", "我上周搬到了杭州。",

@@ -21,6 +21,7 @@ import pytest
 import yaml
 from embedded_users import empty_folder, until_unused
 from http_processes import command as program
+from long_forms import LONG
 from postgres_admin import column, execute, rows
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -152,6 +153,7 @@ def until_healthy(image: Image, server: subprocess.Popen[str]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.skipif(not LONG, reason="builds what a release holds: every night")
 def test_the_image_serves_as_any_user_and_writes_to_its_volume_alone(image):
     installed = contents(image.folder / "opt")
     entry = image.words("ENTRYPOINT")

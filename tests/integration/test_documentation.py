@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pages
 import pytest
+from long_forms import LONG
 from practised import practised  # noqa: F401
 
 NAMES = {str(page.relative_to(pages.ROOT)): page for page in pages.PAGES}
-WITH_PROGRAMS = [name for name, page in NAMES.items() if any(b.runs for b in pages.blocks_of(page))]
+WITH_PROGRAMS = [
+    name
+    for name, page in NAMES.items()
+    if any(block.runs for block in pages.blocks_of(page))
+    if LONG or pages.has_programs_of_its_own(page)
+]
 
 
 @pytest.mark.tail

@@ -76,14 +76,11 @@ def run(script: str, uri: str) -> str:
 @pytest.mark.parametrize(
     "script",
     [
-        REFLECTING + SUBMITTED,
-        REFLECTING + SUBMITTED + "\nsys.exit(0)",
-        REFLECTING + FORKED + SUBMITTED,
-        REFLECTING + CLOSED + SUBMITTED,
-        EMBEDDING,
+        REFLECTING + SUBMITTED, REFLECTING + SUBMITTED + "\nsys.exit(0)",
+        REFLECTING + FORKED + SUBMITTED, REFLECTING + CLOSED + SUBMITTED, EMBEDDING,
     ],
     ids=["reflector", "sys.exit", "in a fork", "closed before", "embedder"],
-)
+)  # fmt: skip
 def test_the_job_in_work_goes_back_to_the_queue(dsn, script):
     assert "" == run(script, dsn)
     with psycopg.connect(dsn) as superuser:

@@ -41,13 +41,11 @@ TOOLS = {
     "get_user_graph", "get_user_profile", "update_user_profile", "remember", "recall", "forget",
 }  # fmt: skip
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "process_memory": {"input": "Hello"},
-    "debug_process_memory": {"input": "Hello"},
-    "remember": {"text": "It is secret."},
-    "recall": {"query": "secret"},
+    "process_memory": {"input": "Hello"}, "debug_process_memory": {"input": "Hello"},
+    "remember": {"text": "It is secret."}, "recall": {"query": "secret"},
     "forget": {"keys": ["k"]},
     "update_user_profile": {"messages": [{"role": "user", "content": "I live in Leeds."}]},
-}
+}  # fmt: skip
 
 
 @asynccontextmanager

@@ -19,19 +19,15 @@ pytestmark = pytest.mark.both_engines
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)  # a Sunday
 NAIVE = NOON.replace(tzinfo=None)
 TEXTS = [
-    "I sail in 50% of my holidays.",
-    "My ÖRTLICHER club is Café_Blau.",
-    "我住在上海，喜欢喝茶。",
+    "I sail in 50% of my holidays.", "My ÖRTLICHER club is Café_Blau.", "我住在上海，喜欢喝茶。",
     "The car was sold.",
-]
+]  # fmt: skip
 """What Ann says, each a day before the one above, in two threads."""
 TALK = [
     (1, "I planted tulips in the garden this morning."),
-    (5, "My sister Mia visited us for dinner."),
-    (5, "We saw a heron at the lake."),
-    (12, "我把蜜蜂搬到了屋顶上。"),
-    (40, "The old car was sold to a neighbour."),
-]
+    (5, "My sister Mia visited us for dinner."), (5, "We saw a heron at the lake."),
+    (12, "我把蜜蜂搬到了屋顶上。"), (40, "The old car was sold to a neighbour."),
+]  # fmt: skip
 """What Lin says, so many days ago."""
 
 
@@ -103,21 +99,11 @@ async def sliced(ann: Person, *args: Any, **options: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("part", "numbers"),
     [
-        ("SAIL", [0]),
-        ("50%", [0]),
-        ("%", [0]),
-        ("_", [1]),
-        ("\\", []),
-        ("örtlicher", [1]),
-        ("CAFÉ", [1]),
-        ("cafe", []),
-        ("上海", [2]),
-        ("住在上海，喜", [2]),
-        (" ", [0, 1, 3]),
-        ("", [0, 1, 2, 3]),
-        ("plane", []),
+        ("SAIL", [0]), ("50%", [0]), ("%", [0]), ("_", [1]), ("\\", []), ("örtlicher", [1]),
+        ("CAFÉ", [1]), ("cafe", []), ("上海", [2]), ("住在上海，喜", [2]), (" ", [0, 1, 3]),
+        ("", [0, 1, 2, 3]), ("plane", []),
     ],
-)
+)  # fmt: skip
 async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(ann, part, numbers):
     assert [TEXTS[number] for number in numbers] == await texts(ann, contains=part)
 
@@ -266,15 +252,10 @@ async def test_bounds_and_pages_that_mean_nothing_are_refused(ann):
 @pytest.mark.parametrize(
     ("when", "numbers"),
     [
-        ("last Tuesday", [2, 1]),
-        ("yesterday", [0]),
-        ("last month", [4]),
-        ("上周二", [3]),
-        ("最近六天", [0, 2, 1]),
-        ("from last month to yesterday", [0, 2, 1, 3, 4]),
-        ("in 1999", []),
+        ("last Tuesday", [2, 1]), ("yesterday", [0]), ("last month", [4]), ("上周二", [3]),
+        ("最近六天", [0, 2, 1]), ("from last month to yesterday", [0, 2, 1, 3, 4]), ("in 1999", []),
     ],
-)
+)  # fmt: skip
 async def test_words_find_what_was_said_then_newest_first(lin, when, numbers):
     assert [TALK[number][1] for number in numbers] == await sliced(lin, when)
 

@@ -420,15 +420,13 @@ async def test_a_name_never_reaches_another_statement(losing):
 @pytest.mark.parametrize(
     ("pooler", "shares", "keeps"),
     [
-        (None, False, True),
-        ({}, True, False),
-        ({"prepared": 100}, True, True),
+        (None, False, True), ({}, True, False), ({"prepared": 100}, True, True),
         ({"sessions": 2, "server_round_robin": 1}, True, False),
         ({"sessions": 3, "server_round_robin": 1}, True, False),
         ({"sessions": 1, "pool_mode": "session"}, False, True),
         ({"sessions": 2, "pool_mode": "session"}, False, True),
     ],
-)
+)  # fmt: skip
 async def test_a_probe_tells_what_a_pooler_does(postgres_dsn, monkeypatch, pooler, shares, keeps):
     """With one whole session the second connection gets none while the first is open."""
     given = pooler or {}

@@ -299,14 +299,12 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("", "must not be empty or blank"),
-        (" \n\t　", "must not be empty or blank"),
-        (None, "must be a text, got NoneType"),
-        (b"tea", "must be a text, got bytes"),
+        ("", "must not be empty or blank"), (" \n\t　", "must not be empty or blank"),
+        (None, "must be a text, got NoneType"), (b"tea", "must be a text, got bytes"),
         (["tea"], "must be a text, got list"),
         ("x" * 100_001, "at most 100,000 characters, got 100,001"),
     ],
-)
+)  # fmt: skip
 async def test_an_input_that_is_none_is_refused(talk, given, reason):
     with pytest.raises(InvalidInput, match=reason):
         await talk.say(given)

@@ -86,13 +86,10 @@ async def test_memories_are_found_by_type(searcher):
 @pytest.mark.parametrize(
     ("weights", "best"),
     [
-        ({"semantic": 1}, "trip"),
-        ({"keyword": 1}, "rust"),
-        ({"time": 1}, None),
-        ({"importance": 1}, "boss"),
-        ({"topic": 1}, "trip"),
+        ({"semantic": 1}, "trip"), ({"keyword": 1}, "rust"), ({"time": 1}, None),
+        ({"importance": 1}, "boss"), ({"topic": 1}, "trip"),
     ],
-)
+)  # fmt: skip
 async def test_weights_decide_what_counts(searcher, weights, best):
     query = "university" if "keyword" in weights else "a vacation flight"
     [first, *_] = await searcher.hybrid_search(query, weights)

@@ -472,13 +472,10 @@ async def test_hints_come_back_after_the_listening_connection_was_lost(idle, dsn
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"delay_s": -1},
-        {"event_count": 0},
-        {"token_threshold": 1.5},
-        {"reflection_interval": True},
-        {"on_session_end": "yes"},
+        {"delay_s": -1}, {"event_count": 0}, {"token_threshold": 1.5},
+        {"reflection_interval": True}, {"on_session_end": "yes"},
     ],
-)
+)  # fmt: skip
 def test_a_strategy_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         ExtractionStrategy(**wrong)

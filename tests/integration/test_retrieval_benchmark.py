@@ -145,12 +145,10 @@ def test_ends_and_false_ends_are_counted():
     ("texts", "first", "stale_above"),
     [
         (["I live in Bath.", "I live in Leeds."], 1, 0),
-        (["I live in Leeds.", "I live in Bath."], 0, 1),
-        (["I moved from Leeds to Bath."], 1, 0),
-        (["I live in Leeds."], 0, 1),
-        (["I row."], 0, 0),
+        (["I live in Leeds.", "I live in Bath."], 0, 1), (["I moved from Leeds to Bath."], 1, 0),
+        (["I live in Leeds."], 0, 1), (["I row."], 0, 0),
     ],
-)
+)  # fmt: skip
 def test_a_stale_answer_above_the_current_one_is_counted(texts, first, stale_above):
     tally: Counter[str] = Counter()
     question = {"q": "Where do I live?", "expect": ["Bath"], "stale": ["Leeds"]}

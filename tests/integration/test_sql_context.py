@@ -24,12 +24,10 @@ TENANT = "/my%2Fapp/ann%25/"
 NOW = datetime.now(UTC)
 WHO = ("ann%", "my/app")
 TALK = [
-    "I live in Lisbon.",
-    "My sister Mia keeps bees on the roof.",
-    "我妹妹在屋顶上养蜜蜂。",
+    "I live in Lisbon.", "My sister Mia keeps bees on the roof.", "我妹妹在屋顶上养蜜蜂。",
     "It rained all day; we played cards and drank tea.",
     *(f"Line {number}: xqzj kvw 0x{number * 7919:x} 🐝🐝 𠮷野家." for number in range(40)),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -177,14 +175,10 @@ def test_who_owns_the_application_reads_its_users(filled):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"p_max_tokens": 0},
-        {"p_max_tokens": None},
-        {"p_memory_ratio": 0.6},
-        {"p_history_ratio": -0.1},
-        {"p_memory_ratio": float("nan")},
-        {"p_tokens_per_byte": 0},
+        {"p_max_tokens": 0}, {"p_max_tokens": None}, {"p_memory_ratio": 0.6},
+        {"p_history_ratio": -0.1}, {"p_memory_ratio": float("nan")}, {"p_tokens_per_byte": 0},
     ],
-)
+)  # fmt: skip
 def test_what_means_nothing_is_refused(filled, wrong):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
         window(filled, "bees", **wrong)

@@ -203,13 +203,10 @@ def test_off_means_no_index_is_used(built, monkeypatch):
 
 ITEMS = 2_000
 FILTERS = {
-    "all": {},
-    "half": {"even": True},
-    "one in a hundred": {"number": {"$gte": 500, "$lt": 520}},
+    "all": {}, "half": {"even": True}, "one in a hundred": {"number": {"$gte": 500, "$lt": 520}},
     "one in a thousand": {"$or": [{"number": 7}, {"number": 1_900}]},
-    "five": {"number": {"$in": [1, 400, 800, 1_200, 1_999]}},
-    "none": {"number": -1},
-}
+    "five": {"number": {"$in": [1, 400, 800, 1_200, 1_999]}}, "none": {"number": -1},
+}  # fmt: skip
 
 
 def numbered_store(dsn: str) -> PgHippocampusStore:
@@ -435,17 +432,13 @@ def tenant(vectors: int, *, tail: int | None = None, dimensions: int = 384) -> T
 @pytest.mark.parametrize(
     ("one", "action"),
     [
-        (tenant(20_000), "exact"),
-        (tenant(20_001), "build"),
-        (tenant(90_000, dimensions=4_001), "exact"),
-        (tenant(10_000, tail=0), "keep"),
-        (tenant(9_999, tail=0), "drop"),
-        (tenant(100_000, tail=20_000), "keep"),
-        (tenant(100_000, tail=20_001), "rebuild"),
-        (tenant(900_000, tail=90_000), "keep"),
+        (tenant(20_000), "exact"), (tenant(20_001), "build"),
+        (tenant(90_000, dimensions=4_001), "exact"), (tenant(10_000, tail=0), "keep"),
+        (tenant(9_999, tail=0), "drop"), (tenant(100_000, tail=20_000), "keep"),
+        (tenant(100_000, tail=20_001), "rebuild"), (tenant(900_000, tail=90_000), "keep"),
         (tenant(900_000, tail=90_001), "rebuild"),
     ],
-)
+)  # fmt: skip
 def test_what_is_earned(one, action):
     [step] = plan_indexes([one], [one.index] if one.index else [], 20_000)
     assert action == step.action

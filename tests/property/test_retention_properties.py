@@ -216,10 +216,8 @@ def test_the_documented_call_works(sql):
         (1.0, '{"metadata": {"emotion": {"arousal": 1e400}}}'),
         (0.0, '{"metadata": {"emotion": {"arousal": -3}}}'),
         (0.0, '{"metadata": {"emotion": {"arousal": "high"}}}'),
-        (0.0, '{"metadata": {"emotion": "calm"}}'),
-        (0.0, '{"metadata": null}'),
-        (0.0, "[]"),
+        (0.0, '{"metadata": {"emotion": "calm"}}'), (0.0, '{"metadata": null}'), (0.0, "[]"),
     ],
-)
+)  # fmt: skip
 def test_arousal_is_read_out_of_whatever_metadata_hold(sql, expected, value):
     assert expected == asked(sql, "memory_arousal(%(value)s::jsonb)", {"value": value})

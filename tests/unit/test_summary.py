@@ -18,14 +18,12 @@ def user(*texts: str) -> list[Event]:
 
 
 THREAD = [
-    said("user", "Hi there!"),
-    said("agent", "Hello! How can I help you today?"),
+    said("user", "Hi there!"), said("agent", "Hello! How can I help you today?"),
     said("user", "I am planning a hiking trip in Norway for July."),
     said("agent", "A hiking trip in Norway sounds good."),
     said("user", "The hiking trip should take six days at most."),
-    said("user", "What is the weather like?"),
-    said("user", "Thanks!"),
-]
+    said("user", "What is the weather like?"), said("user", "Thanks!"),
+]  # fmt: skip
 
 
 @every_case(

@@ -98,7 +98,7 @@ def test_selected_memories_are_pinned_and_forgotten(page, ana, memory):
 
 
 def test_a_text_is_remembered(page, ana, memory):
-    page.goto(link("memories", ana))
+    settled(page, link("memories", ana))
     page.get_by_text("Remember something").click()
     page.get_by_label("Text", exact=True).fill("The spare key is with Mr. Novak.")
     assert "The spare key" in ask(page, "Remember")
@@ -109,7 +109,7 @@ def test_a_text_is_remembered(page, ana, memory):
 
 def test_what_is_about_a_name_goes_and_can_come_back(page, ana, memory):
     before = {one.text for one in memories(memory, ana) if one.kind != "summary"}
-    page.goto(link("memories", ana))
+    settled(page, link("memories", ana))
     page.get_by_text("Forget what is about a name").click()
     page.get_by_label("A name or a thing").fill("Pickle")
     said = act(page, "Forget what is about it")

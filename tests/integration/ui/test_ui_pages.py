@@ -13,17 +13,11 @@ from shared_core import NewMemory, Scope, run_sync
 pytestmark = [in_browser, pytest.mark.timeout(600)]
 
 TITLES = {
-    "": ("Overview", "概览"),
-    "ask": ("Ask", "提问"),
-    "memories": ("Memories", "记忆"),
-    "facts": ("Facts", "事实"),
-    "graph": ("Graph", "图谱"),
-    "timeline": ("Timeline", "时间线"),
-    "profiles": ("Profiles", "画像"),
-    "forgetting": ("Forgetting", "遗忘"),
-    "runs": ("Runs and jobs", "运行与任务"),
-    "privacy": ("Privacy", "隐私"),
-}
+    "": ("Overview", "概览"), "ask": ("Ask", "提问"), "memories": ("Memories", "记忆"),
+    "facts": ("Facts", "事实"), "graph": ("Graph", "图谱"), "timeline": ("Timeline", "时间线"),
+    "profiles": ("Profiles", "画像"), "forgetting": ("Forgetting", "遗忘"),
+    "runs": ("Runs and jobs", "运行与任务"), "privacy": ("Privacy", "隐私"),
+}  # fmt: skip
 ASKED = {"ask": {"q": "Where do I live?"}}
 SCRIPT = (
     '<img src=x onerror="window.ran=1"><script>window.ran=1</script><b>{{window.ran=1}}</b>**b**'
