@@ -18,7 +18,7 @@ from shared_core.cli.usage import did_you_mean
 from shared_core.core.domain import UNKNOWN_START, JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.core.locale import t
-from shared_core.errors import NotFound
+from shared_core.errors import InvalidInput, NotFound
 from shared_core.nlp.slots import known_slot_names, slot_of
 from shared_core.nlp.uncertainty import uncertain
 
@@ -88,6 +88,13 @@ def facts(
     then = cli.as_of_options(as_of, known)
     scope = Scope(app_name, user)
     if refused:
+        if why or history or slot or as_of or known:
+            raise InvalidInput(
+                t(
+                    "--refused lists runs, so it goes with no slot and no option of facts",
+                    "--refused 列出的是运行，不能和槽位或事实的选项一起用",
+                )
+            )
         _show_refused(cli.open_memory(uri, schema=schema, worker=False), scope, as_json)
         return
 

@@ -82,6 +82,10 @@ def limits_in(environment: Mapping[str, str]) -> ModelLimits | None:
             given[name] = _type_of(name)(text)
         except ValueError:
             raise InvalidInput(f"{variable} must be a number, got {shown(text)}") from None
+        try:
+            ModelLimits(**{name: given[name]})
+        except InvalidInput as error:
+            raise InvalidInput(str(error).replace(name, variable, 1)) from None
     return ModelLimits(**given) if given else None
 
 

@@ -27,6 +27,7 @@ _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _STARS: Final = re.compile(r"\bpassword\s*=\s*'?\*+'?(?:[\s&]|\Z)")
 _BLANK: Final = re.compile(r"(?<!\S)password\s*+=\s*+(?!')(?:\\.|[^\s\\])++\s++[^\s=]++(?!\s*+=)")
 """Finds a word after the password that is not the name of another value."""
+_OPTION: Final = re.compile(r"\?\w+=")
 _HALF_ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_PORT: Final = re.compile(r":(?!\d*(?:,|\Z))")
 
@@ -51,6 +52,10 @@ def check_uri(uri: str) -> None:
         raise InvalidInput(f"uri {_shown(uri)!r} has an unknown form: {_way_out(uri)}{FORMS}")
     if uri.startswith("embedded:///") and not rest.strip("/"):
         raise InvalidInput("uri 'embedded:///' is the root of all files: name a folder below it")
+    if uri.startswith("embedded:///") and _OPTION.search(rest):
+        raise InvalidInput(
+            "an 'embedded:///folder' takes no options after '?': hippocampus:// URIs do"
+        )
     if _STARS.search(uri):
         raise InvalidInput(_OF_STARS)
     if _KEYWORDS.match(uri) and _BLANK.search(uri):

@@ -63,6 +63,7 @@ def test_a_fact_is_stated_shown_and_corrected(dsn):
         (("restore", "hum"), "there is no memory"),
         (("state", "employr", "x"), "did you mean 'employer'"),
         (("facts", "employr"), "did you mean 'employer'"),
+        (("facts", "--refused", "--why"), "goes with no slot and no option"),
     ):  # fmt: skip
         refused = run(dsn, *arguments)
         assert (1, True) == (refused.exit_code, why in refused.stderr), refused.stderr

@@ -94,8 +94,9 @@ def test_limits_come_by_variables():
     found = limits_in({f"HIPPOCAMPUS_LLM_{name}": value for name, value in names.items()})
     assert ModelLimits(timeout_s=30, concurrency=2, retries=1, max_tokens=900) == found
     assert None is limits_in({"HIPPOCAMPUS_LLM": "adk:m", "HIPPOCAMPUS_LLM_RETRIES": ""})
-    with pytest.raises(InvalidInput, match="HIPPOCAMPUS_LLM_RETRIES must be a number, got 'x'"):
-        limits_in({"HIPPOCAMPUS_LLM_RETRIES": "x"})
+    for value, why in {"x": "a number, got 'x'", "-1": "between 0 and 1,000,000"}.items():
+        with pytest.raises(InvalidInput, match=f"^HIPPOCAMPUS_LLM_RETRIES must be {why}"):
+            limits_in({"HIPPOCAMPUS_LLM_RETRIES": value})
 
 
 async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_that_runs():

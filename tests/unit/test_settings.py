@@ -164,6 +164,7 @@ HERE = Path.cwd()
     ("embedded:memory", f"'embedded://{HERE}/memory'"), ("./memory", f"'embedded://{HERE}/memory'"),
     ("~/memory", f"'embedded://{Path.home()}/memory'"),
     ("seekdb:memory", f"'seekdb://{HERE}/memory'"), ("embedded:///", "root of all files"),
+    ("embedded:///memory?schema=a", "takes no options after"),
     ("postgresql://u:***@h/db", "stars"), ("oceanbase://root@shop#east:********@h/db", "stars"),
     ("host=h password=*** user=u", "stars"),
     ("postgresql://h/db?user=u&password=***&sslmode=require", "stars"),
