@@ -14,28 +14,14 @@ from typing import Any, TypeVar
 from shared_core.core.json_text import JsonText
 from shared_core.core.namespaces import rest_of
 from shared_core.errors import Conflict
+from shared_core.ports import operations as ops
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow, VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.operations import (
-    Aggregate,
-    Condition,
-    Delete,
-    Insert,
-    Last,
-    Member,
-    Operation,
-    Policy,
-    Row,
-    Select,
-    Update,
-    UpdateEach,
-    Verb,
-)
 from shared_core.ports.tables import NOW, tables as described
 
 T = TypeVar("T")
-RunVerb = Callable[..., list[Row]]
+RunVerb = Callable[..., list[ops.Row]]
 _DERIVED = ("embeddings", "facts", "memory_archive")
 Record = dict[str, Any]
 Tables = defaultdict[str, list[Record]]
@@ -53,7 +39,7 @@ def tables(**rows: Sequence[Record]) -> Tables:
     return found
 
 
-def run(policy: Policy[T], world: Tables, now: datetime | None = None) -> T:
+def run(policy: ops.Policy[T], world: Tables, now: datetime | None = None) -> T:
     """Run a policy; its changes are made if it ends with `Last`, and not if it raises.
 
     now: the moment of the verbs that it yields, if it yields any.
@@ -64,12 +50,12 @@ def run(policy: Policy[T], world: Tables, now: datetime | None = None) -> T:
     try:
         while True:
             batch = policy.send(answers)
-            operations = batch.operations if isinstance(batch, Last) else batch
+            operations = batch.operations if isinstance(batch, ops.Last) else batch
             answers = [
-                own[one.name](*one.arguments) if isinstance(one, Verb) else _done(held, one)
+                own[one.name](*one.arguments) if isinstance(one, ops.Verb) else _done(held, one)
                 for one in operations
             ]
-            if isinstance(batch, Last):
+            if isinstance(batch, ops.Last):
                 world.clear()
                 world.update(held)
                 answers = []
@@ -87,23 +73,23 @@ def _whole(table: str, row: Mapping[str, Any]) -> Record:
     return {**defaults, **given}
 
 
-def _done(world: Tables, operation: Operation) -> list[Row]:
+def _done(world: Tables, operation: ops.Operation) -> list[ops.Row]:
     """Do an operation, and return its rows."""
     match operation:
-        case Select():
+        case ops.Select():
             return _selected(world, operation)
-        case Insert():
+        case ops.Insert():
             for values in operation.rows:
                 _insert(world, operation, dict(zip(operation.columns, values, strict=True)))
-        case Update() | Delete():
+        case ops.Update() | ops.Delete():
             fitting = [one for one in world[operation.table] if _fits(one, operation.where)]
-            if isinstance(operation, Delete):
+            if isinstance(operation, ops.Delete):
                 _delete(world, operation.table, fitting)
             else:
                 for one in fitting:
                     one.update(deepcopy(dict(operation.values)))
             return [tuple(one[name] for name in operation.returning) for one in fitting]
-        case UpdateEach():
+        case ops.UpdateEach():
             names = (*operation.key, *operation.columns)
             for values in operation.rows:
                 row = dict(zip(names, values, strict=True))
@@ -115,7 +101,7 @@ def _done(world: Tables, operation: Operation) -> list[Row]:
     return []
 
 
-def _insert(world: Tables, insert: Insert, row: Record) -> None:
+def _insert(world: Tables, insert: ops.Insert, row: Record) -> None:
     new = _whole(insert.table, deepcopy(row))
     key = described()[insert.table].key
     there = [one for one in world[insert.table] if all(one[name] == new[name] for name in key)]
@@ -142,7 +128,7 @@ def _delete(world: Tables, table: str, rows: Sequence[Record]) -> None:
                 _delete(world, other, along)
 
 
-def _selected(world: Tables, select: Select) -> list[Row]:
+def _selected(world: Tables, select: ops.Select) -> list[ops.Row]:
     found = [{f"t.{name}": value for name, value in one.items()} for one in world[select.table]]
     for join in select.joins:
         found = [row for one in found for row in _joined(world, one, join)]
@@ -171,12 +157,12 @@ def _full(column: str) -> str:
     return column if "." in column else f"t.{column}"
 
 
-def _columns(found: Sequence[Record], columns: Sequence[Any]) -> Iterator[Row]:
+def _columns(found: Sequence[Record], columns: Sequence[Any]) -> Iterator[ops.Row]:
     plain = [one for one in columns if isinstance(one, str)]
-    if not any(isinstance(one, Aggregate) for one in columns):
+    if not any(isinstance(one, ops.Aggregate) for one in columns):
         yield from (tuple(_read(one, column) for column in columns) for one in found)
         return
-    groups: dict[Row, list[Record]] = {} if plain else {(): []}
+    groups: dict[ops.Row, list[Record]] = {} if plain else {(): []}
     for one in found:
         groups.setdefault(tuple(one[_full(name)] for name in plain), []).append(one)
     for some in groups.values():
@@ -187,12 +173,12 @@ def _columns(found: Sequence[Record], columns: Sequence[Any]) -> Iterator[Row]:
 
 
 def _read(row: Record, column: Any) -> Any:
-    if isinstance(column, Member):
+    if isinstance(column, ops.Member):
         return column.of(row[_full(column.column)])
     return row[_full(column)]
 
 
-def _aggregated(aggregate: Aggregate, some: Sequence[Record]) -> Any:
+def _aggregated(aggregate: ops.Aggregate, some: Sequence[Record]) -> Any:
     if aggregate.function == "count":
         return len(some)
     values = [one[_full(aggregate.column)] for one in some]
@@ -202,11 +188,11 @@ def _aggregated(aggregate: Aggregate, some: Sequence[Record]) -> Any:
     return sum(values if aggregate.function == "sum" else (len(one.encode()) for one in values))
 
 
-def _fits(row: Record, where: Sequence[Condition], prefix: str = "") -> bool:
+def _fits(row: Record, where: Sequence[ops.Condition], prefix: str = "") -> bool:
     return all(_is_met(row, condition, prefix) for condition in where)
 
 
-def _is_met(row: Record, condition: Condition, prefix: str) -> bool:
+def _is_met(row: Record, condition: ops.Condition, prefix: str) -> bool:
     names = [_full(name) if prefix else name for name in condition.columns]
     values = tuple(row[name] for name in names)
     value, asked = values[0] if len(values) == 1 else values, condition.value
@@ -236,12 +222,12 @@ def _verbs(world: Tables, now: datetime | None) -> Mapping[str, RunVerb]:
         assert now is not None, "name the moment of the verbs: run(policy, world, now)"
         return now
 
-    def put_items(rows: Sequence[MemoryRow]) -> list[Row]:
+    def put_items(rows: Sequence[MemoryRow]) -> list[ops.Row]:
         for row in rows:
             _put(world, row, moment())
         return []
 
-    def add_vectors(vectors: VectorRows | None) -> list[Row]:
+    def add_vectors(vectors: VectorRows | None) -> list[ops.Row]:
         if vectors is None:
             return []
         for (namespace, key), field in zip(vectors.addresses, vectors.fields, strict=True):
@@ -253,7 +239,7 @@ def _verbs(world: Tables, now: datetime | None) -> Mapping[str, RunVerb]:
 
     def enqueue(
         thread_id: str | None, job: NewJob, changed_at: datetime | None = None
-    ) -> list[Row]:
+    ) -> list[ops.Row]:
         named = {"job_id": job.job_id, "thread_id": thread_id, "job_type": str(job.job_type)}
         world["consolidation_jobs"].append(_whole("consolidation_jobs", named))
         return []
@@ -304,7 +290,9 @@ def _put(world: Tables, row: MemoryRow, now: datetime) -> None:
             one.update(stage=0, staged_at=None)
 
 
-def _append(world: Tables, thread_id: str, rows: Sequence[EventRow], now: datetime) -> list[Row]:
+def _append(
+    world: Tables, thread_id: str, rows: Sequence[EventRow], now: datetime
+) -> list[ops.Row]:
     """Append turns that are neither stored nor forgotten; return their ids."""
     known = {(one["thread_id"], one["event_id"])
              for table in ("events", "tombstones") for one in world[table]}  # fmt: skip

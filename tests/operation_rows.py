@@ -6,17 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from shared_core.ports.operations import (
-    Aggregate,
-    Condition,
-    Insert,
-    Last,
-    Member,
-    Operation,
-    Policy,
-    Row,
-    Select,
-)
+from shared_core.ports import operations as ops
 from shared_core.ports.storage import Storage
 
 NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
@@ -43,49 +33,53 @@ def memory(place: int, **given: object) -> list[object]:
     return [{**row, **given}[column] for column in MEMORY]
 
 
-def memories(*places: int) -> Insert:
-    return Insert("memories", MEMORY, [memory(place) for place in places])
+def memories(*places: int) -> ops.Insert:
+    return ops.Insert("memories", MEMORY, [memory(place) for place in places])
 
 
-def thread(thread_id: str) -> Insert:
-    return Insert("threads", ("thread_id", "created_at", "updated_at"), [(thread_id, NOW, NOW)])
+def thread(thread_id: str) -> ops.Insert:
+    return ops.Insert("threads", ("thread_id", "created_at", "updated_at"), [(thread_id, NOW, NOW)])
 
 
-async def write(storage: Storage, *operations: Operation, tenant: str = ANA) -> None:
-    def policy() -> Policy[None]:
-        yield Last(operations)
+async def write(storage: Storage, *operations: ops.Operation, tenant: str = ANA) -> None:
+    def policy() -> ops.Policy[None]:
+        yield ops.Last(operations)
 
     await storage.transact(tenant, policy)
 
 
 async def returned(
-    storage: Storage, operation: Operation, tenant: str = ANA, **options: Any
-) -> Sequence[Row]:
+    storage: Storage, operation: ops.Operation, tenant: str = ANA, **options: Any
+) -> Sequence[ops.Row]:
     """Return the rows that an operation returns within a transaction that is committed."""
 
-    def policy() -> Policy[Sequence[Row]]:
+    def policy() -> ops.Policy[Sequence[ops.Row]]:
         [rows] = yield [operation]
-        yield Last([])
+        yield ops.Last([])
         return rows
 
     return await storage.transact(tenant, policy, **options)
 
 
 async def rows_of(
-    storage: Storage, table: str, *columns: str | Aggregate | Member, tenant: str = ANA, **more: Any
-) -> list[Row]:
-    [rows] = await storage.read(tenant, [Select(table, columns, **more)])
+    storage: Storage,
+    table: str,
+    *columns: str | ops.Aggregate | ops.Member,
+    tenant: str = ANA,
+    **more: Any,
+) -> list[ops.Row]:
+    [rows] = await storage.read(tenant, [ops.Select(table, columns, **more)])
     return rows
 
 
-async def places(storage: Storage, *where: Condition, **more: Any) -> list[int]:
+async def places(storage: Storage, *where: ops.Condition, **more: Any) -> list[int]:
     """Return the numbers of the memories that a Select finds."""
     rows = await rows_of(storage, "memories", "memory_id", where=where, **more)
     found = [row[0].int for row in rows]
     return found if "order" in more else sorted(found)
 
 
-def until(event: asyncio.Event) -> Policy[None]:
+def until(event: asyncio.Event) -> ops.Policy[None]:
     """Read again and again until an event."""
     while not event.is_set():
-        yield [Select("threads", ("thread_id",))]
+        yield [ops.Select("threads", ("thread_id",))]

@@ -245,9 +245,8 @@ def _end(shell: subprocess.Popen[bytes]) -> None:
 
 def has_programs_of_its_own(page: Path) -> bool:
     """Return whether no other page runs the same, words apart. README's translation counts too."""
-    original = page.with_name(page.name.replace(".zh.md", ".md"))
-    is_kept = original in (page, ROOT / "README.md")
-    return is_kept or _without_words(page) != _without_words(original)
+    source = page.with_name(page.name.replace(".zh.md", ".md"))
+    return source in (page, ROOT / "README.md") or _without_words(page) != _without_words(source)
 
 
 def _without_words(page: Path) -> list[object]:

@@ -196,7 +196,9 @@ class FactDraft:
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
     other_event_ids: further turns of its provenance; forgetting any of them forgets the fact.
     subject: the person it is about; only a fact about the same subject supersedes another.
-    valid_from: when it began to hold, if the turn says so; else the time of the turn.
+    valid_from: when it began to hold, or ended, if the turn says so; else the time of the turn.
+    foretells: it may be later than the turn, as for a job that begins next month; else that counts
+    as now.
     valid_until: when a plan lapses, or when a past fact ended (before the turn), if the turn says
     it; else None. A past fact ends no other.
     importance: 1 (trivial) to 10 (identity of the user). emotion, privacy: None if unknown.
@@ -217,6 +219,7 @@ class FactDraft:
     denies: bool = False
     change: bool = False
     confirms: bool = False
+    foretells: bool = False
     other_event_ids: tuple[str, ...] = ()
     subject: str = USER
     valid_from: datetime | None = None
@@ -303,8 +306,10 @@ class HeldFact:
     """A known fact that an extractor is shown, so that it can say what a turn does to it.
 
     slot, subject, fact_type, functional: as in FactDraft; the subject is in lower case unless it is
-    the user. event_ids: its turns in thread_id. stated_at: when it was recorded. is_doubted: a turn
-    may have ended it. ended_at: None while it holds. nearness: cosine to the turns, 0 if unknown.
+    the user. event_ids: its turns in thread_id; turns: its first provenance. stated_at: when it was
+    recorded. is_doubted: a turn may have ended it. ended_at: None while it holds. begins_at: its
+    beginning if that was foretold. ends_at: its end if that is to come; is_ending: that was said
+    later than the fact. nearness: cosine to the turns, 0 if unknown.
     """
 
     memory_id: MemoryId
@@ -319,6 +324,10 @@ class HeldFact:
     event_ids: tuple[str, ...] = ()
     is_doubted: bool = False
     ended_at: datetime | None = None
+    begins_at: datetime | None = None
+    ends_at: datetime | None = None
+    is_ending: bool = False
+    turns: tuple[Turn, ...] = ()
     nearness: float = 0.0
 
 

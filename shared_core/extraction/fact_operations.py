@@ -3,8 +3,8 @@
 A model is not trusted with the ends of facts:
 - An operation needs the number of a shown user turn.
 - It may only name a fact that was shown with an id; the slot and subject of that fact stay.
-- A new value must share a word with the turns, and a new subject must be named in them or be a
-  known person.
+- A new value must share a word with the turns, or stand in a known fact, on which the new one then
+  rests. So must a new subject, if it is no known person.
 - A turn ends or doubts few facts, fewer still that it does not mention, and none if it gives orders
   to the memory.
 - Only a known slot or one of the same answer can be ended without an id. An end without a value is
@@ -53,9 +53,11 @@ from shared_core.nlp.text import language, normalised, search_terms
 MAX_BARE_RETRACTIONS: Final = 1
 """Maximum number of ends in one turn that name a slot but neither a fact nor a value."""
 MAX_ENDS: Final = 8
-"""Maximum number of known facts that one turn ends or doubts."""
+"""Maximum number of known facts that one turn ends or doubts, or a share of those shown."""
 MAX_UNNAMED_ENDS: Final = 3
-"""Maximum number of them that the turn does not name by a word."""
+"""The same of those that the turn does not name by a word."""
+ENDED_SHARE: Final = 4
+"""One in so many facts shown may end in one answer, if that is more, as after a death."""
 OWN: Final = re.compile(
     r"^(?:(?:the )?user's|users'|my|our|用户的?|[我咱]们?的?)\s*(?=\S)", re.IGNORECASE
 )
@@ -63,6 +65,8 @@ OWN: Final = re.compile(
 MAX_SCOPE_CHARACTERS: Final = 24
 """Maximum length of the scope in the name of a slot."""
 PLAN: Final = "plan"
+TO_COME: Final = (PLAN, "wish")
+"""Ends of the names of slots whose values may come true."""
 
 _Given = TypeVar("_Given")
 _Admitted = TypeVar("_Admitted")
@@ -112,6 +116,7 @@ class FactDrafting:
         self._held = listing.facts
         self._ended = [one for one in ended if one.ended_at is not None]
         self._relatives: list[tuple[str, str]] = []
+        self._touched: set[MemoryId] = set()
         self._named = {name.casefold(): one for name, one in entities_of(people).items()}
         self._told_at = {one.memory_id: one.told_at for one in people}
 
@@ -120,6 +125,8 @@ class FactDrafting:
     ) -> list[FactDraft]:
         """Return the drafts in the order of their turns."""
         items = list(items)
+        ids = {one.id for one in items}
+        self._touched = {one.memory_id for name, one in self._held.items() if name in ids}
         self._relatives = [
             *((one.slot, one.value) for one in self._held.values() if is_name_slot(one.slot)),
             *((slot.name, one.value) for one in items if one.op == "add" and one.value
@@ -169,8 +176,12 @@ class FactDrafting:
             return replace(read, held=held)
         place = self._place(item, read.turn)
         held = self._same(item, place)
+        at = read.turn.occurred_at
+        begins = held.begins_at if held else None
+        if item.op == "add" and begins and begins > at and date_of(item.since, at) != begins:
+            return replace(read, item=item.model_copy(update={"op": "update"}), held=held)
         if held is not None and item.op == "add":
-            is_past = self._is_past(item, read.turn)
+            is_past = self._is_past(item, read.turn, item.slot)
             read = replace(read, item=item.model_copy(update={"op": "end" if is_past else "keep"}))
         return replace(read, place=place, held=held)
 
@@ -189,11 +200,11 @@ class FactDrafting:
         return one
 
     @staticmethod
-    def _is_past(item: FactOperation, turn: Event) -> bool:
-        """Tell whether a fact ended before its turn; an end without a date did."""
+    def _is_past(item: FactOperation, turn: Event, name: str) -> bool:
+        """Tell whether a fact of a slot ended before its turn; an end without a date did."""
         end = end_of(item.until, turn.occurred_at)
         begun = date_of(item.until, turn.occurred_at)
-        is_plan = (slot := slot_of(item.slot)) is not None and slot.name.endswith(PLAN)
+        is_plan = (slot := slot_of(name)) is not None and slot.name.endswith(PLAN)
         if end is None or begun is None:
             return bool(item.until) and not is_plan
         return end <= turn.occurred_at or (begun <= turn.occurred_at and not is_plan)
@@ -209,11 +220,12 @@ class FactDrafting:
             return self._of_one(_Place(subject=USER, slot=slot), item)
         subject = OWN.sub("", item.subject)
         people: tuple[MemoryId, ...] = ()
-        if not (self._evidence.names(subject) or self._names_relative(subject)):
-            people = self._identified(subject, turn)
+        if not (self._evidence.says(subject) or self._names_relative(subject)):
+            people = self._identified(subject, turn) or self._held_about(subject)
             if not people:
                 raise Inadmissible("fact about somebody nobody named")
-            subject = self._named[subject.casefold()].subject
+            named = self._named.get(subject.casefold())
+            subject = named.subject if named else subject
         own_slot, slot = slot, slot_about(subject, slot)
         if slot.name.startswith("relation.") and (slot != own_slot or is_kin(subject)):
             subject = USER
@@ -246,6 +258,45 @@ class FactDrafting:
         fact = person.source_fact if person else None
         return (fact,) if fact and self._told_at[fact] <= turn.occurred_at else ()
 
+    def _said_or_held(self, value: str, subject: str, slot: Slot) -> tuple[MemoryId, ...]:
+        """Return the fact that tells the words of a value which the turns do not say.
+
+        "I got it!" says no value: the plan does. Raises Inadmissible if neither says it.
+        """
+        told = self._held_about(value) if is_name_slot(slot.name) else ()
+        told = told or self._held_with(value, subject)
+        if value and not (told or self._evidence.says(value)):
+            raise Inadmissible("fact with a value nobody said")
+        return told
+
+    def _held_with(self, value: str, subject: str) -> tuple[MemoryId, ...]:
+        """Return the known fact about a subject that has all words of a value; () for none needed.
+
+        It must be a plan, a wish or foretold, or one that the same answer is about.
+        """
+        terms = set(search_terms(value))
+        if terms <= self._evidence.terms or (not terms and self._evidence.names(value)):
+            return ()
+        found = [
+            one
+            for one in (*self._held.values(), *self._ended)
+            if normalised(one.subject) == normalised(subject)
+            and (one.memory_id in self._touched or one.begins_at or one.slot.endswith(TO_COME))
+            and terms <= set(search_terms(f"{one.value} {one.statement}"))
+        ]
+        found.sort(key=lambda one: (one.memory_id not in self._touched, len(one.statement)))
+        return tuple(one.memory_id for one in found[:1])
+
+    def _held_about(self, name: str) -> tuple[MemoryId, ...]:
+        """Return the known fact that names somebody, or is about them; () for none."""
+        found = [
+            one
+            for one in self._held.values()
+            if normalised(name) in (normalised(one.subject), normalised(one.value))
+        ]
+        found.sort(key=lambda one: not is_name_slot(one.slot))
+        return tuple(one.memory_id for one in found[:1])
+
     def _same(self, item: FactOperation, place: _Place) -> HeldFact | None:
         """Return the shown fact that an operation without an id is about, or None."""
         here = [one for one in self._held.values() if _is_at(one, place)]
@@ -272,12 +323,16 @@ class FactDrafting:
             if _ends(one):
                 ends[one.turn.event_id] += 1
                 unnamed[one.turn.event_id] += not self._mentions(one)
+        share = (
+            len(self._held) // ENDED_SHARE if ends.total() * ENDED_SHARE <= len(self._held) else 0
+        )
+        most, most_unnamed = max(MAX_ENDS, share), max(MAX_UNNAMED_ENDS, share)
         kept = []
         for one in read:
             turn = one.turn.event_id
             if turn in orders and one.held and one.item.op != "keep":
                 self._evidence.leave_out("change by a turn that gives orders to the memory")
-            elif _ends(one) and (ends[turn] > MAX_ENDS or unnamed[turn] > MAX_UNNAMED_ENDS):
+            elif _ends(one) and (ends[turn] > most or unnamed[turn] > most_unnamed):
                 self._evidence.leave_out("retraction of everything")
             else:
                 kept.append(one)
@@ -304,7 +359,10 @@ class FactDrafting:
         item, held = read.item, read.held
         if held is None:
             return self._unshown(read, before)
-        if item.op == "update" and normalised(item.value) != normalised(held.value):
+        if held.is_ending and item.op in ("keep", "update", "end"):
+            return self._going_on(read, held)
+        differs = normalised(item.value) != normalised(held.value)
+        if item.op == "update" and (differs or self._is_moved(read, held)):
             return self._replaced(read, held)
         if item.op in ("keep", "update"):
             stated = self._states(read, held.value)
@@ -312,6 +370,19 @@ class FactDrafting:
         if item.op == "deny":
             return self._denied(read, replace(self._of(read, held), denies=True))
         return [self._of(read, held)]
+
+    def _going_on(self, read: _Read, held: HeldFact) -> list[FactDraft]:
+        """Return the drafts about a fact whose end was said to come, and is taken back or moved."""
+        item, end = read.item, self._of(read, held)
+        if item.op == "update" and normalised(item.value) != normalised(held.value):
+            return self._replaced(read, held)
+        rivals = (one for one in self._held.values() if one.begins_at == held.ends_at)
+        is_rivalled = any((one.slot, one.subject) == (held.slot, held.subject) for one in rivals)
+        if is_rivalled or (item.op == "end" and not (end.valid_from and end.foretells)):
+            return [end if item.op == "end" else self._again(read, held)]
+        until = end_of(item.until, read.turn.occurred_at)
+        again = replace(self._again(read, held), valid_from=None, valid_until=until)
+        return [replace(end, operation="retract", valid_from=None), again]
 
     def _denied(self, read: _Read, end: FactDraft) -> list[FactDraft]:
         """Return the drafts that end what is denied as never true, and hold the denial."""
@@ -328,7 +399,8 @@ class FactDrafting:
     def _replaced(self, read: _Read, held: HeldFact) -> list[FactDraft]:
         """Return the drafts that put another value in the place of a known fact, or doubt it."""
         item = read.item
-        if not item.value or not self._evidence.says(item.value):
+        told = self._held_with(item.value, held.subject)
+        if not item.value or not (told or self._evidence.says(item.value)):
             # The new value is the model's own word, but the turn does speak of a change.
             self._evidence.leave_out("update without a value that somebody said")
             return [replace(self._of(read, held), operation="doubt")]
@@ -338,23 +410,52 @@ class FactDrafting:
             statement = old.sub(lambda _: item.value, held.statement, count=1)
         if statement == held.statement:
             statement = f"{held.statement.rstrip('.。')} → {item.value}"
+        again = self._again(read, held)
         new = replace(
-            self._again(read, held),
+            again,
+            people=again.people + told,
             value=item.value,
             statement=statement,
             language=language(statement),
         )
-        return [new] if held.functional else [self._of(read, held), new]
+        end = replace(self._of(read, held), valid_from=new.valid_from, foretells=True, denies=False)
+        new = self._in_time(read, new)
+        if held.begins_at and (
+            held.begins_at > read.turn.occurred_at or self._is_moved(read, held)
+        ):
+            begins = new.valid_from or (held.begins_at if item.id else None)
+            new = replace(new, valid_from=begins, foretells=True)
+            return [replace(end, valid_from=None, denies=True), new]
+        is_past = new.valid_until is not None and new.valid_until <= read.turn.occurred_at
+        return [end, new] if is_past or not held.functional else [new]
+
+    @staticmethod
+    def _is_moved(read: _Read, held: HeldFact) -> bool:
+        """Tell whether an operation gives a fact to come, or a plan, another day."""
+        item, at = read.item, read.turn.occurred_at
+        if held.begins_at is not None:
+            is_to_come = held.begins_at > at
+            return (is_to_come and not item.id) or date_of(item.since, at) not in (
+                None, held.begins_at,
+            )  # fmt: skip
+        return held.ends_at is not None and end_of(item.until, at) not in (None, held.ends_at)
 
     def _again(self, read: _Read, held: HeldFact) -> FactDraft:
         """Return the draft that states a known fact; it rests on the naming of its subject."""
         unnamed = held.subject != USER and not self._evidence.names(held.subject)
         people = self._identified(held.subject, read.turn) if unnamed else ()
-        return replace(self._of(read, held), operation="assert", people=people)
+        since = date_of(read.item.since, read.turn.occurred_at)
+        return replace(
+            self._of(read, held), operation="assert", denies=False, people=people,
+            valid_from=since, foretells=True,
+        )  # fmt: skip
 
     def _of(self, read: _Read, held: HeldFact) -> FactDraft:
         """Return the draft that ends or doubts a known fact."""
         item = read.item
+        until = date_of(item.until or item.since, read.turn.occurred_at)
+        begins = held.begins_at or read.turn.occurred_at
+        is_moot = begins > read.turn.occurred_at and (until is None or until <= begins)
         return FactDraft(
             fact_type=held.fact_type,
             slot=held.slot,
@@ -368,7 +469,9 @@ class FactDrafting:
             operation="doubt" if item.op == "doubt" else "retract",
             other_event_ids=read.others,
             subject=self._written(held),
-            valid_from=date_of(item.until or item.since, read.turn.occurred_at),
+            valid_from=until,
+            foretells=item.op == "end",
+            denies=is_moot and item.op == "end",
             importance=fact_importance(held.slot),
         )
 
@@ -387,8 +490,6 @@ class FactDrafting:
         """Return the drafts of an operation on a fact that was not shown."""
         if read.item.op == "deny":
             assert read.place is not None
-            if not self._evidence.says(read.item.value):
-                raise Inadmissible("fact with a value nobody said")
             end = self._new(replace(read, item=read.item.model_copy(update={"op": "add"})), before)
             return self._denied(read, replace(end, operation="retract", denies=True))
         draft = self._new(read, before)
@@ -402,7 +503,7 @@ class FactDrafting:
         if not item.until:
             return draft
         end = end_of(item.until, turn.occurred_at)
-        if not self._is_past(item, turn):
+        if not self._is_past(item, turn, draft.slot):
             return replace(draft, valid_until=end)
         until = date_of(item.until, turn.occurred_at)
         if until is None or (draft.valid_from and until <= draft.valid_from):
@@ -424,8 +525,7 @@ class FactDrafting:
         slot = place.slot
         if item.op == "doubt":
             raise Inadmissible("doubt about a fact that was not shown")
-        if item.value and not self._evidence.says(item.value):
-            raise Inadmissible("fact with a value nobody said")
+        people = place.people + self._said_or_held(item.value, place.subject, slot)
         functional = slot.functional or (item.single and not slot.known)
         if item.op == "end":
             added = _added(before, place, item.value)
@@ -450,8 +550,9 @@ class FactDrafting:
             other_event_ids=read.others,
             subject=place.subject,
             valid_from=date_of(item.since, read.turn.occurred_at),
+            foretells=True,
             importance=fact_importance(slot.name),
-            people=place.people,
+            people=people,
         )
 
     def _one_bare(self, in_turn: int) -> bool:

@@ -103,6 +103,8 @@ def _line(one: HeldFact, *, whole: bool = True) -> str:
     marks = "(doubtful) " if one.is_doubted and one.ended_at is None else ""
     if one.ended_at is not None:
         marks = f"(ended {one.ended_at.date().isoformat()}) "
+    if one.begins_at is not None:
+        marks += f"(from {one.begins_at.date().isoformat()}) "
     about = f"{_shown(one.subject)}, {_shown(one.slot)}"
     statement = f" | {_shown(one.statement)}" if whole else ""
     return f"{marks}{about}: {_shown(one.value)}{statement}"

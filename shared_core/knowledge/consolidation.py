@@ -19,6 +19,7 @@ from shared_core.core.domain import (
     ForgetDraft,
     HeldFact,
     JsonValue,
+    KnownPerson,
     Memory,
     MemoryId,
     ModelUsage,
@@ -41,7 +42,7 @@ from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, doubt_counts, plan_facts, slots_to_read
 from shared_core.knowledge.held_nearness import with_nearness
-from shared_core.knowledge.revision import cascaded, revised
+from shared_core.knowledge.revision import cascaded, grounds, revised
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
@@ -149,7 +150,8 @@ class Formed:
 
     summed_anew: the summary was lost and is rewritten from the first turn, window by window.
     summed_by_rules: the summary of the model was unusable. forgotten: number of memories that its
-    requests set aside; refused: number of requests that were not carried out, by reason.
+    requests set aside; refused: number of requests that were not carried out, by reason. grounds:
+    facts that drafts may rest on, beside those that name people.
     """
 
     turns: Sequence[tuple[int, Event]]
@@ -160,6 +162,7 @@ class Formed:
     summed_by_rules: bool
     usage: ModelUsage
     more: bool
+    grounds: Sequence[KnownPerson] = ()
     forgotten: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
@@ -464,8 +467,9 @@ class Consolidation:
     ) -> RunRows:
         run_id = MemoryId(uuid7())
         rows = RunRows(
-            self.scope, self.thread_id, run_id, self.clock(), self.extractor.name, reading.people
-        )
+            self.scope, self.thread_id, run_id, self.clock(), self.extractor.name,
+            [*reading.people, *formed.grounds],
+        )  # fmt: skip
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_edges(graph)
         rows.add_drafts(formed.drafts.extraction)
@@ -508,7 +512,9 @@ async def _form(
     is_first = not reading.summary
     if along and not summary and (is_first or extraction.usage.calls):
         by_rules = extraction.usage.calls > 0
-        summary, _ = await _summed(RuleExtractor(), replayed, before, is_first=is_first)
+        asking = {one for draft in extraction.forget for one in (draft.event_id, *draft.event_ids)}
+        kept = [event for event in replayed if event.event_id not in asking]
+        summary, _ = await _summed(RuleExtractor(), kept, before, is_first=is_first)
     if unsummed and not along:
         summary, spent, by_rules, put_off = await _summed_apart(
             extractor, replayed, before, is_first=is_first, may_wait=bool(turns)
@@ -516,14 +522,17 @@ async def _form(
         unsummed, usage = not put_off, usage + spent
     if not turns and not is_new and not summary:
         return None
+    known = {person.memory_id for person in reading.people}
+    beside = [one for one in grounds(extraction, held) if one.memory_id not in known]
     return Formed(
         turns=turns,
         drafts=validated(
             extraction,
             {event.event_id for _, event in turns},
             {event.event_id for event in reading.context},
-            {person.memory_id for person in reading.people},
+            known.union(one.memory_id for one in beside),
         ),
+        grounds=beside,
         replay=replay if unsummed else (),
         summary=summary.strip(),
         summed_anew=bool(summary.strip()) and not reading.summary,

@@ -106,13 +106,23 @@ class _EdgeFold:
         same = [one for one in edges if one.value == value]
         others = [one for one in edges if one.value != value] if draft.functional else []
         fact = self._fact_of(draft)
-        end = next_end(at, same, others, _end_of(fact))
-        known = same_spell(at, same, end)
-        before = [one for one in others if one.holds(at) and not one.stated_after(at)]
+        if fact and fact.valid_from > at and fact.valid_until == fact.valid_from:
+            return  # it fell through before it was read
+        if fact and fact in self._facts:  # what is to end or to begin is of another fact
+            ends = (None, fact.valid_until)
+            same = [one for one in same if one.valid_from <= at and one.valid_until in ends]
         anew = fact if fact in self._facts else None
-        begins = anew.valid_from if anew else _begins(draft, at, before)
+        begins = fact.valid_from if fact and (anew or fact.valid_from > at) else None
+        latest = max(at, begins or at)
+        before = [one for one in others if one.holds(at) or at < one.stated_at[0] <= latest]
+        before = [one for one in before if not one.stated_after(latest)]
+        begins = begins or _begins(draft, at, before)
+        rivals = [one for one in others if begins <= at or one.valid_from >= begins]
+        end = next_end(at, same, rivals, _end_of(fact))
+        known = same_spell(at, same, end)
         for other in before:
-            self._close(other, begins)
+            if not other.begins_after(begins):
+                self._close(other, begins)
         if known is not None:
             known.add(at)
             self.plan.stated_by.append((known.row_id, draft))
@@ -138,10 +148,14 @@ class _EdgeFold:
         edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
 
     def _fact_of(self, draft: TripleDraft) -> PlannedFact | None:
+        """Return the fact that an edge repeats; if it fell through, the one in its place."""
         restated = (draft.event_id, normalised(draft.object))
         for fact in (*self._facts, *self._restated_facts):
             if restated == (fact.draft.event_id, normalised(fact.draft.value)):
-                return fact
+                moved = (one for one in self._facts if one.key == fact.key
+                         and normalised(one.draft.value) == restated[1]
+                         and one.valid_from != one.valid_until)  # fmt: skip
+                return next(moved, fact) if fact.valid_from == fact.valid_until else fact
         return None
 
     def _close(self, edge: Stated, at: datetime) -> None:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from uuid import UUID
 
 from shared_core.core.domain import UNKNOWN_START, USER, FactDraft, MemoryId
-from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell
+from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell, still_ending
 from shared_core.nlp.similarity import same_place
 from shared_core.nlp.slots import about_slot, denial_slot, relation_slots
 from shared_core.nlp.text import normalised
@@ -117,8 +117,9 @@ def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
     slots |= {LEFT_BEHIND[slot] for slot in slots & LEFT_BEHIND.keys()}
     for draft in drafts:
         if draft.subject != USER:
-            slots.add(about_slot(draft.subject, draft.slot))
-            for relation, slot in relation_slots(draft.subject, draft.slot).items():
+            about = about_slot(draft.subject, draft.slot)
+            slots.add(about)
+            for relation, slot in relation_slots(draft.subject, about or draft.slot).items():
                 slots |= {relation, slot}
     beside = {find(slot) for slot in slots for find in (opposite_slot, denial_slot, name_slot)}
     return sorted(slots | beside - {""})
@@ -171,7 +172,8 @@ def plan_facts(
       ends.
     - A value that is stated ends the denial of it.
     - A fact begins when its draft says so: after the start of the facts it ends, and not after its
-      turn.
+      turn. One that foretells begins later, and ends them then; if it is ended before, it never
+      held.
     - A doubt marks the current fact of the same slot, subject and value, unless it was stated after
       the doubt. The mark goes when the fact is stated again after the doubt. It ends nothing.
     - A fact about "my daughter" is about the only daughter with a known name; with two, about
@@ -262,10 +264,15 @@ class _FactFold:
         return replace(draft, slot=found[0], fact_type="profile") if len(found) == 1 else draft
 
     def _end_apart(self, draft: FactDraft, at: datetime, begins: datetime) -> None:
-        """End facts stored under a bare name before its relation was known."""
-        slot = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
-        apart = fact_key(replace(draft, slot=slot)) if slot else ""
-        for place in [one for one in self._current if apart and one[1] == apart]:
+        """End facts stored under a bare name, or under a relation that ended since: a friend's."""
+        about = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
+        if not about:
+            return
+        keys, name = {key for _, key in self._current}, normalised(draft.subject)
+        slots = relation_slots(draft.subject, about).items()
+        former = [slot for relation, slot in slots if f"{relation}:{name}" not in keys]
+        apart = {fact_key(replace(draft, slot=slot)) for slot in (about, *former)}
+        for place in [one for one in self._current if one[1] in apart]:
             self._close(place, at, begins)
 
     def state_past(self, draft: FactDraft, at: datetime) -> None:
@@ -299,12 +306,17 @@ class _FactFold:
         beside = self._beside(place) if draft.functional else []
         for key in (*opposites, *beside):
             others += self._stated.get(key, [])
-        end = next_end(at, same, others, self._ends_of(draft, at))
+        self._moved_in_run(draft, at, place, same)
+        same, others = still_ending(same, others)
+        begins = _begins(draft, at, [one for one in others if one.holds(at)])
+        rivals = [one for one in others if begins <= at or one.valid_from >= begins]
+        end = next_end(at, same, rivals, self._ends_of(draft, at))
         known = same_spell(at, same, end)
         if draft.confirms and known is None:
             return
-        begins = _begins(draft, at, [one for one in others if one.holds(at)])
-        for key in (place, *opposites, *beside):
+        until = _first(end.of(begins) if end else None, _next_beginning(others, begins))
+        fell_through = begins > at and until == begins
+        for key in () if fell_through else (place, *opposites, *beside):
             if known is None or self._current.get(key) is not known:
                 self._close(key, at, begins)
                 self._end_earlier(key, at, begins, known)
@@ -314,14 +326,15 @@ class _FactFold:
             if known.doubted_at is not None and known.doubted_at <= at:
                 self._mark(known, None)
             return
-        self._end_apart(draft, at, begins)
-        self._leave(draft, at, begins, others)
+        if not fell_through:
+            self._end_apart(draft, at, begins)
+            self._leave(draft, at, begins, others)
         fact = PlannedFact(
             memory_id=self._new_id(),
             draft=draft,
             key=place[1],
             valid_from=begins,
-            valid_until=_first(end.of(begins) if end else None, _lapses(draft, begins)),
+            valid_until=_first(until, _lapses(draft, begins)),
             doubted_at=None if end else self._later_doubt(draft, at),
         )
         self.plan.opened.append(fact)
@@ -331,11 +344,33 @@ class _FactFold:
         )
         self._add(place, opened)
 
+    def _moved_in_run(
+        self, draft: FactDraft, at: datetime, place: tuple[str, str], same: Sequence[Stated]
+    ) -> None:
+        """Take back what this run said of a day to come, of which a draft says another, or none."""
+        opened = {MemoryId(one.memory_id) for one in self.plan.opened}
+        for one in same:
+            begins = draft.valid_from or at
+            is_current = self._current.get(place) is one
+            if (
+                one.row_id in opened
+                and is_current
+                and one.begins_after(at)
+                and one.valid_from != begins
+            ):
+                del self._current[place]
+                self._end(one, one.valid_from)
+                self._go_on(place, one)
+            elif self.plan.closed.get(MemoryId(one.row_id), at) > at and not any(
+                other.valid_from == one.valid_until for other in self._stated[place]
+            ):
+                self._reopen(place, one)
+
     def _leave(
         self, draft: FactDraft, at: datetime, begins: datetime, before: Sequence[Stated]
     ) -> None:
         """End the workplace that a move leaves behind. before: all stated homes."""
-        slot = LEFT_BEHIND.get(draft.slot, "")
+        slot = LEFT_BEHIND.get(draft.slot, "") if begins <= at else ""
         place = (draft.fact_type, fact_key(replace(draft, slot=slot, functional=True)))
         left = self._current.get(place) if slot else None
         if left is None or same_place(normalised(left.value), normalised(draft.value)):
@@ -425,11 +460,36 @@ class _FactFold:
             if is_earlier_end(draft, current.stated_at[-1]):
                 continue
             until = current.valid_from if draft.denies else _begins(draft, at, [current])
+            if current.begins_after(at):  # it may end after it has begun
+                if current.stated_after(at) or not value:
+                    continue
+                until = max(draft.valid_from or current.valid_from, current.valid_from)
             self._close(place, at, until)
+            self._go_on(place, current)
         for place in list(self._stated) if self._now else []:
             if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
                 self._end_earlier(place, at, _begins(draft, at, []), None, value)
         self._keep(draft, at, is_doubt=False)
+
+    def _go_on(self, place: tuple[str, str], fell: Stated) -> None:
+        """Take back the ends that a fact which fell through gave to others in the same run."""
+        for one in self._stated[place] if fell.fell_through else ():
+            if one.valid_until == fell.valid_from and one is not fell:
+                self._reopen(place, one)
+
+    def _reopen(self, place: tuple[str, str], one: Stated) -> None:
+        """Take back the end that this run gave to a fact, if it gave it."""
+        memory_id, until = MemoryId(one.row_id), one.valid_until
+        if self.plan.closed.get(memory_id) == until:
+            del self.plan.closed[memory_id]
+        else:
+            for position, fact in enumerate(self.plan.opened):
+                if fact.memory_id == memory_id:
+                    self.plan.opened[position] = replace(fact, valid_until=None)
+                    break
+            else:
+                return
+        one.valid_until, self._current[place] = None, one
 
     def _keep(self, draft: FactDraft, at: datetime, *, is_doubt: bool) -> None:
         """Keep a retraction or a doubt for what is stated earlier and read later."""
@@ -440,7 +500,7 @@ class _FactFold:
             subject_key=subject_key(draft),
             value=normalised(draft.value),
             said_at=at,
-            valid_until=draft.valid_from if _begins(draft, at, []) < at else None,
+            valid_until=draft.valid_from if _begins(draft, at, []) != at else None,
             pattern=draft.pattern,
             is_doubt=is_doubt,
         )
@@ -463,13 +523,17 @@ class _FactFold:
             to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
             if not to_come or one is kept or value not in ("", normalised(one.value)):
                 continue
+            if one.fell_through or (one.begins_after(until) and not value):
+                continue
             if one.holds(at) and not one.stated_after(at):
                 self._end(one, until)
 
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
-        """End the current fact of a place, unless it was stated again after at."""
+        """End the current fact of a place, unless it begins, or was stated again, later."""
         current = self._current.get(place)
-        if current is None or current.stated_after(at):
+        if current is None or current.begins_after(until):
+            return
+        if current.stated_after(max(at, until)):
             return
         del self._current[place]
         self._end(current, until)
@@ -494,9 +558,17 @@ def is_earlier_end(draft: FactDraft, stated_at: datetime) -> bool:
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:
     """Return when the fact of a draft began, after the start of the facts it ends."""
     begins = draft.valid_from
-    if begins is None or begins > at or any(begins <= one.valid_from for one in against):
+    if begins is None or (begins > at and not draft.foretells):
+        return at
+    if any(begins <= one.valid_from <= at for one in against):
         return at
     return begins
+
+
+def _next_beginning(others: Iterable[Stated], begins: datetime) -> datetime | None:
+    """Return when the first of the foretold facts begins that follow one which begins then."""
+    later = [one.valid_from for one in others if one.begins_after(begins)]
+    return min(later, default=None)
 
 
 def _lapses(draft: FactDraft, begins: datetime) -> datetime | None:

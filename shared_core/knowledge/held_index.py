@@ -164,14 +164,14 @@ class HeldIndex:
         }
 
     def attributes(self, fact: HeldFact) -> list[HeldFact]:
-        """Return what is held about the person that a fact names, as that relation or by name.
+        """Return what is held about the person that a fact names, as any relation or by name.
 
-        By name only if no other fact names somebody so.
+        Only as that relation if another fact names somebody so.
         """
         name = normalised(fact.value)
         is_shared = any(normalised(one.value) == name and one.slot != fact.slot
                         for one in self.named())  # fmt: skip
-        about = (f"{fact.slot}.",) if is_shared else (f"{fact.slot}.", f"{ABOUT}.")
+        about = (f"{fact.slot}.",) if is_shared else (f"{RELATION}.", f"{ABOUT}.")
         return [
             one
             for slot in self.slots()

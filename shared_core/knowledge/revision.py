@@ -15,7 +15,16 @@ from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
-from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
+from shared_core.core.domain import (
+    USER,
+    Event,
+    Extraction,
+    FactDraft,
+    HeldFact,
+    KnownPerson,
+    MemoryId,
+    ThreadId,
+)
 from shared_core.extraction.rule_reader import PLAN, guarded, pattern_of
 from shared_core.extraction.trained_reader import is_note, is_proposed, is_proposed_end
 from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
@@ -25,10 +34,11 @@ from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
 from shared_core.knowledge.tagged_ends import DOUBTS, REPLACES, tagged_ends
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
+from shared_core.nlp.kinship import gender_of
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.rules.revision import load_revision_rules, load_revision_tables, value_in
-from shared_core.nlp.slots import RELATION, slot_of
+from shared_core.nlp.slots import RELATION, is_name_slot, slot_of
 from shared_core.nlp.text import Language, is_question, language, normalised, place_of
 from shared_core.nlp.typed_text import as_meant
 
@@ -75,19 +85,30 @@ def cascaded(extraction: Extraction, held: Sequence[HeldFact]) -> Extraction:
     """Return an extraction with what falls with the facts it ends.
 
     For an extractor that was shown what is held and says itself what the turns end. Plans with
-    somebody whose relation to the user ends, end as well.
+    somebody whose relation to the user ends, end as well; nothing does if another relation goes on
+    or begins, as when friends become a couple. What an ended fact was to replace goes on.
     """
     index = HeldIndex(one for one in held if one.ended_at is None)
-    asserted = {key_of(one) for one in extraction.facts if one.operation == "assert"}
+    stated = [one for one in extraction.facts if one.operation == "assert"]
+    asserted = {key_of(one) for one in stated}
     facts: list[FactDraft] = []
     for draft in extraction.facts:
         facts.append(draft)
         for gone in _ended_by(draft, index):
             index.drop(key_of(gone))
+            if draft.denies:
+                facts += (_going_on(draft, gone, one) for one in _replaced_by(gone, held, stated))
+            if again := _again(draft, gone, stated):
+                facts += _with_end_of(gone, again, index)
+                continue
+            if _is_still_related(gone, index, stated):
+                continue
             plans = (("revise.falls.plan", one) for one in _plans_with(gone, index))
             for rule, fallen in (*_fallen(gone, index, draft.pattern), *plans):
                 if key_of(fallen) not in asserted:
-                    facts.append(_end(draft.event_id, draft.language, fallen, rule))
+                    end = _end(draft.event_id, draft.language, fallen, rule)
+                    when = draft.valid_from if draft.foretells else None
+                    facts.append(replace(end, valid_from=when, foretells=draft.foretells))
                     index.drop(key_of(fallen))
     return _with_facts(extraction, facts)
 
@@ -372,6 +393,82 @@ def _ended_by(draft: FactDraft, held: HeldIndex) -> list[HeldFact]:
     ]
 
 
+def _is_still_related(gone: HeldFact, held: HeldIndex, stated: Sequence[FactDraft]) -> bool:
+    """Tell whether another fact, held or stated, names the person of a relation that ended.
+
+    Relations of two genders are of two persons, and that of an animal is of no other being.
+    """
+    name, gender = normalised(gone.value), gender_of(relation_of(gone))
+    if not relation_of(gone) or not name or gender == "animal":
+        return False
+    named = [(one.slot, one.value) for one in held.named() if normalised(one.value) == name]
+    named += [
+        (one.slot, one.value)
+        for one in stated
+        if is_name_slot(one.slot) and one.subject == USER and one.slot != gone.slot
+        if one.valid_until is None and normalised(one.value).startswith(name)
+    ]
+    genders = {gender_of(slot.removeprefix(f"{RELATION}.")) for slot, _ in named}
+    return any(one in ("unknown", gender) or gender == "unknown" for one in genders - {"animal"})
+
+
+def _again(draft: FactDraft, gone: HeldFact, stated: Sequence[FactDraft]) -> FactDraft | None:
+    """Return the draft that states in the same turn what another ends, to move its end; or None."""
+    keys = ((one, key_of(one)) for one in stated if one.event_id == draft.event_id)
+    return next((one for one, key in keys if key == key_of(gone)), None)
+
+
+def _with_end_of(gone: HeldFact, again: FactDraft, held: HeldIndex) -> Iterator[FactDraft]:
+    """Yield what moves the ends to come of facts that were to fall with one, as its own end is."""
+    for rule, fallen in _fallen(gone, held, again.pattern):
+        if fallen.ends_at is not None and fallen.ends_at == gone.ends_at:
+            end = _end(again.event_id, again.language, fallen, rule)
+            yield from (end, replace(end, operation="assert", valid_until=again.valid_until))
+
+
+def _is_replaced(fact: HeldFact, by: HeldFact) -> bool:
+    """Tell whether a fact ends when another in its place begins, which was foretold."""
+    place, end = (by.slot, by.subject), fact.ends_at or fact.ended_at
+    return end is not None and end == by.begins_at and (fact.slot, fact.subject) == place
+
+
+def grounds(extraction: Extraction, held: Sequence[HeldFact]) -> list[KnownPerson]:
+    """Return the held facts on which drafts rest beside their turns: for a value, or what goes on.
+
+    Drafts rest on facts as on those that name a person, so they take that form.
+    """
+    used = {one for draft in extraction.facts for one in draft.people}
+    return [
+        KnownPerson(
+            memory_id=one.memory_id,
+            relation="",
+            name=one.value,
+            statement=one.statement,
+            turns=one.turns,
+            told_at=one.stated_at,
+        )
+        for one in held
+        if one.memory_id in used
+    ]
+
+
+def _replaced_by(
+    gone: HeldFact, held: Sequence[HeldFact], stated: Sequence[FactDraft]
+) -> list[HeldFact]:
+    """Return the facts that one that never held was to replace, if nothing else replaces them."""
+    begun = [one for one in stated if key_of(one)[:2] == (gone.slot, gone.subject)]
+    if any(one.valid_from in (None, gone.begins_at) for one in begun):
+        return []
+    return [one for one in held if _is_replaced(one, gone)]
+
+
+def _going_on(draft: FactDraft, gone: HeldFact, fact: HeldFact) -> FactDraft:
+    """Return the draft that states a fact again, because what was to replace it never held."""
+    end = _end(draft.event_id, draft.language, fact, "revise.goes.on")
+    people, begins = (fact.memory_id,), gone.begins_at
+    return replace(end, operation="assert", people=people, valid_from=begins)
+
+
 def _plans_with(gone: HeldFact, held: HeldIndex) -> list[HeldFact]:
     """Return the plans that name the person of a fact that ended."""
     name = normalised(gone.value)
@@ -393,7 +490,7 @@ def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str
         for boss in held.people(sorted(tables.people["bosses"])):
             yield "revise.falls.job", boss
             yield from (("revise.falls.person", one) for one in held.attributes(boss))
-    if relation_of(gone):
+    if relation_of(gone) and relation_of(gone) not in tables.people["acquaintances"]:
         yield from (("revise.falls.person", one) for one in held.attributes(gone))
     if pattern.endswith(SPLIT) and relation_of(gone) in tables.people["partners"]:
         for one in held.people(sorted(tables.people["in_laws"])):

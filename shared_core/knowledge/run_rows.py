@@ -233,6 +233,8 @@ class RunRows:
 
     def _fact_row(self, fact: PlannedFact) -> MemoryRow:
         draft = fact.draft
+        turn = self._turns.get(draft.event_id)
+        occurred_at = min(fact.valid_from, turn.occurred_at) if turn else fact.valid_from
         privacy: Privacy | None = "private" if private_by_slot(draft) else draft.privacy
         extra: dict[str, JsonValue] = {
             "fact_type": draft.fact_type,
@@ -245,7 +247,7 @@ class RunRows:
         value = memory_value(
             "semantic",
             draft.statement,
-            occurred_at=fact.valid_from,
+            occurred_at=occurred_at,
             thread_id=self._thread_id,
             metadata=extra,
         )
@@ -257,7 +259,7 @@ class RunRows:
             text=draft.statement,
             value=marked(value, fact.doubted_at),
             terms=search_terms(draft.statement),
-            occurred_at=fact.valid_from,
+            occurred_at=occurred_at,
             importance=draft.importance,
             thread_id=self._thread_id,
             run_id=self.run_id,

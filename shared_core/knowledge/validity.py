@@ -31,6 +31,16 @@ class Stated:
         """Return whether it was stated by this moment and had not ended."""
         return self.stated_at[0] <= at and (self.valid_until is None or self.valid_until > at)
 
+    def begins_after(self, at: datetime) -> bool:
+        """Return whether it was foretold, and begins after a moment."""
+        return self.valid_from > max(at, self.stated_at[0])
+
+    @property
+    def fell_through(self) -> bool:
+        """Whether it was foretold, and ended before it began, so that it never holds."""
+        until, begins = self.valid_until, self.valid_from
+        return until is not None and until <= begins and self.stated_at[0] < begins
+
     def stated_after(self, at: datetime) -> bool:
         """Return whether it was stated again later."""
         return self.stated_at[-1] > at
@@ -46,7 +56,7 @@ class ValidityEnd:
 
     def of(self, begins: datetime) -> datetime:
         """Return the end of a period that began at a moment."""
-        return self.until if self.until > begins else self.said_at
+        return self.until if self.until > begins else max(self.said_at, begins)
 
 
 def next_end(
@@ -55,8 +65,9 @@ def next_end(
     """Return the first end of a statement made at a moment, or None while it holds.
 
     same: statements of the same value, whose ends apply to it. others: statements that exclude it
-    and end it. ends: its retractions.
+    and end it. ends: its retractions. What fell through ends nothing.
     """
+    same, others = still_ending(same, others)
     found = [end for end in ends if end.said_at > at]
     for other in others:
         later = [moment for moment in other.stated_at if moment > at]
@@ -68,6 +79,16 @@ def next_end(
         if one.valid_until is not None and one.valid_until > at:
             found.append(ValidityEnd(one.valid_until, one.valid_until, one.row_id))
     return min(found, key=lambda end: end.said_at, default=None)
+
+
+def still_ending(
+    same: Iterable[Stated], others: Iterable[Stated]
+) -> tuple[list[Stated], list[Stated]]:
+    """Return the statements without those that fell through, and those that these were to end."""
+    same, others = list(same), list(others)
+    moot = {one.valid_from for one in others if one.fell_through}
+    kept = [one for one in same if not one.fell_through and one.valid_until not in moot]
+    return kept, [one for one in others if not one.fell_through]
 
 
 def same_spell(at: datetime, same: Iterable[Stated], end: ValidityEnd | None) -> Stated | None:

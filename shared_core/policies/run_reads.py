@@ -8,8 +8,9 @@ from dataclasses import fields
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import USER, HeldFact, MemoryId, ThreadId
+from shared_core.core.domain import USER, HeldFact, MemoryId, ThreadId, Turn
 from shared_core.core.doubts import doubted_at
+from shared_core.core.timestamps import soon
 from shared_core.policies.run_records import LAST_NUMBER, last_number
 from shared_core.ports.operations import (
     Aggregate,
@@ -33,8 +34,9 @@ _FACT = (
     "m.demoted_at", "m.value", "x.value",
 )  # fmt: skip
 _HELD = (
-    "memory_id", "fact_type", "slot", "key", "value", "functional", "recorded_at", "valid_until",
-    "m.text", "m.value", "m.thread_id", "m.expires_at",
+    "memory_id", "fact_type", "slot", "key", "value", "functional", "recorded_at", "valid_from",
+    "valid_until", "m.text", "m.value", "m.thread_id", "m.expires_at", "superseded_at",
+    "m.superseded_at",
 )  # fmt: skip
 _EDGE = (
     "edge_id", "memory_id", "subject", "relation", "object", "valid_from", "valid_until",
@@ -88,7 +90,7 @@ def known_of(
 
 
 def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
-    """Return the newest facts that hold now, plans among them, then the newest that ended.
+    """Return the newest facts that hold now or later, then the newest that ended.
 
     limit: of each.
     """
@@ -98,22 +100,25 @@ def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
     held, ended = yield [
         Select("facts", _HELD, (end,), memories, order=order, limit=limit) for end in ends
     ]
-    ended = [row for row in ended if row[-1] is None]  # others were set aside, and will expire
+    ended = [row for row in ended if row[12] is None]  # others were set aside, and will expire
+    held = [row for row in held if row[-1] is None]  # likewise
+    held = [row for row in held if row[8] is None or row[8] > row[7]]  # others fell through
     ids = sorted(row[0] for row in [*held, *ended])
     [sources] = yield [
-        Select("memory_sources", ("memory_id", "event_id"), (one_of("memory_id", ids),))
-    ]
-    turns: defaultdict[UUID, set[str]] = defaultdict(set)
-    for memory_id, event_id in sources:
-        turns[memory_id].add(event_id)
-    found = [*((row, None) for row in held), *((row, row[7]) for row in ended)]
-    return [_held(row, turns[row[0]], end) for row, end in found]
+        Select("memory_sources", ("memory_id", "thread_id", "event_id", "basis"),
+               (one_of("memory_id", ids),))
+    ]  # fmt: skip
+    turns: defaultdict[UUID, set[tuple[int, Turn]]] = defaultdict(set)
+    for memory_id, thread_id, event_id, basis in sources:
+        turns[memory_id].add((basis, (thread_id, event_id)))
+    found = [*((row, None) for row in held), *((row, row[8]) for row in ended)]
+    return [_held(row, sorted(turns[row[0]]), end) for row, end in found]
 
 
-def _held(row: Row, turns: Iterable[str], ended_at: datetime | None) -> HeldFact:
+def _held(row: Row, turns: Sequence[tuple[int, Turn]], ended_at: datetime | None) -> HeldFact:
     (
-        memory_id, fact_type, slot, key, value, functional, recorded_at, _, text, shown,
-        thread_id, _,
+        memory_id, fact_type, slot, key, value, functional, recorded_at, begins, ends, text, shown,
+        thread_id, _, superseded_at, _,
     ) = row  # fmt: skip
     about = key.removeprefix(slot)
     subject = about[1:].partition(":")[0] if about.startswith("@") else USER
@@ -127,9 +132,13 @@ def _held(row: Row, turns: Iterable[str], ended_at: datetime | None) -> HeldFact
         functional=functional,
         stated_at=recorded_at,
         thread_id=thread_id,
-        event_ids=tuple(sorted(turns)),
+        event_ids=tuple(sorted({event for _, (thread, event) in turns if thread == thread_id})),
+        turns=tuple(turn for basis, turn in turns if basis == turns[0][0]),
         is_doubted=doubted_at(shown) is not None,
         ended_at=ended_at,
+        begins_at=begins if begins > soon(recorded_at) else None,
+        ends_at=ends if ended_at is None else None,
+        is_ending=ended_at is None and bool(ends and superseded_at and superseded_at > recorded_at),
     )
 
 

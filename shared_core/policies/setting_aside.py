@@ -7,14 +7,21 @@ consolidation of their thread writes them anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from shared_core.policies.forgetting import TurnKey
-from shared_core.policies.run_records import LAST_NUMBER, RunChange, caller_run, iso, logged
+from shared_core.policies.run_records import (
+    LAST_NUMBER,
+    RunChange,
+    caller_run,
+    ends_before,
+    iso,
+    logged,
+)
 from shared_core.ports.operations import (
     Condition,
     Delete,
@@ -22,6 +29,7 @@ from shared_core.ports.operations import (
     Last,
     Operation,
     Policy,
+    Row,
     Select,
     Update,
     UpdateEach,
@@ -33,13 +41,14 @@ from shared_core.ports.operations import (
     is_null,
     one_of,
     one_of_rows,
+    open_after,
 )
 
 FORGET_REQUEST = "forget"
 """The kind of a run that sets memories aside."""
 PAGE = 1_000
 """Maximum number of memories that are read at a time."""
-_CURRENT = (is_null("valid_until"), is_null("superseded_at"))
+_END = ("valid_from", "valid_until", "superseded_at")
 
 
 class _Memory(NamedTuple):
@@ -125,12 +134,13 @@ def set_aside(
         (one_of("edge_id", sorted(stated)), is_null("fact_id")),
         (one_of("subject_key", named), before), (one_of("object_key", named), before),
     ]  # fmt: skip
+    is_open = open_after("valid_until", now)
     last, facts, *edges = yield [
         LAST_NUMBER,
-        Select("facts", ("memory_id", "valid_from"), (one_of("memory_id", ids), *_CURRENT)),
-        *(Select("edges", ("edge_id", "valid_from"), (*end, *_CURRENT)) for end in ends),
+        Select("facts", ("memory_id", *_END), (one_of("memory_id", ids), is_open)),
+        *(Select("edges", ("edge_id", *_END), (*end, is_open)) for end in ends),
     ]
-    ending = {row[0]: row[1] for rows in edges for row in rows}
+    ending = {row[0]: row for rows in edges for row in rows}
     summaries = [one for one in about if one.kind == "summary"]
     kept = [one for one in about if one.kind != "summary"]
     retired = [one for one in kept if one.superseded_at is None]
@@ -148,13 +158,13 @@ def set_aside(
         *(RunChange("retired", one.memory_id, "", {}) for one in retired),
         # What an earlier request set aside is logged here too: to bring it back, both are undone.
         *(RunChange("renewed", one.memory_id, "", _before(one)) for one in kept),
-        *(RunChange("closed", row[0], "", {}) for row in facts),
-        *(RunChange("edge", one, "", {}) for one in sorted(ending)),
+        *(_ending(row, "closed") for row in facts),
+        *(_ending(row, "edge") for _, row in sorted(ending.items())),
     ]
     operations: list[Operation] = [
         caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last),
-        *_ended("facts", "memory_id", {row[0]: row[1] for row in facts}, min(asked_at, now), now),
-        *_ended("edges", "edge_id", ending, min(asked_at, now), now),
+        *_ended("facts", "memory_id", facts, min(asked_at, now), now),
+        *_ended("edges", "edge_id", ending.values(), min(asked_at, now), now),
         *_forgotten_summaries(summaries),
         *_updated(retired, {"superseded_at": now}),
         *_updated([one for one in kept if one.demoted_at is None], {"demoted_at": now}),
@@ -162,6 +172,14 @@ def set_aside(
     ]
     yield Last([*operations, *logged(run_id, log)])
     return done
+
+
+def _ending(row: Row, change: str) -> RunChange:
+    """Return what undo_run() restores of a fact or an edge; an end to come is moved."""
+    row_id, _, valid_until, superseded_at = row
+    if valid_until is None:
+        return RunChange(change, row_id, "", {})
+    return RunChange("moved", row_id, "", ends_before(valid_until, superseded_at))
 
 
 def _before(one: _Memory) -> dict[str, Any]:
@@ -248,10 +266,10 @@ def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:
 
 
 def _ended(
-    table: str, key: str, begins: dict[UUID, datetime], end: datetime, now: datetime
+    table: str, key: str, ending: Iterable[Row], end: datetime, now: datetime
 ) -> list[Operation]:
     """Return what ends facts or edges when the user asked, so that a later turn may state them."""
-    rows = [(one, max(begin, end), now) for one, begin in sorted(begins.items())]
+    rows = sorted((row[0], max(row[1], end), now) for row in ending)
     return [UpdateEach(table, (key,), ("valid_until", "superseded_at"), rows)] if rows else []
 
 

@@ -293,15 +293,14 @@ def broken(texts: list[str]) -> Any:
 
 
 BROKEN: dict[str, Callable[[list[str]], Any]] = {
-    "raises": broken,
-    "NaN": lambda texts: [[math.nan, 1.0] for _ in texts],
+    "raises": broken, "NaN": lambda texts: [[math.nan, 1.0] for _ in texts],
     "infinite": lambda texts: [[1e39, 1.0] for _ in texts],
     "ragged": lambda texts: [[1.0] * (n + 1) for n in range(len(texts) + 1)],
     "too many": lambda texts: [[1.0, 2.0]] * (len(texts) + 1),
     "too few": lambda texts: [[1.0, 2.0]] * (len(texts) - 1),
     "nothing": lambda texts: [[] for _ in texts],
     "no numbers": lambda texts: [["a", "b"] for _ in texts],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BROKEN)

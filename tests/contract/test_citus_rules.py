@@ -17,18 +17,7 @@ from pglast.visitors import Visitor
 
 from shared_core import CapabilityMissing, Scope, open_memory
 from shared_core.jobs.scheduled_task import ScheduledTask
-from shared_core.ports.operations import (
-    Aggregate,
-    Delete,
-    Insert,
-    Join,
-    Select,
-    Update,
-    UpdateEach,
-    equal,
-    one_of,
-    one_of_rows,
-)
+from shared_core.ports import operations as ops
 from shared_core.storage.postgres.connection.citus import (
     ABOVE_SCOPE,
     ON_COORDINATOR,
@@ -495,9 +484,8 @@ OVER_SEVERAL_NODES = {
     "drop_old_vectors": "vectors of a model that nobody reads any more",
     "embedded_otherwise": "texts that a new model has to embed",
     "erasures": "receipts of an application, or of all",
-    "expired_tenants": "whose memories are expired",
-    "tenants_of_cluster": "who has memories",
-}
+    "expired_tenants": "whose memories are expired", "tenants_of_cluster": "who has memories",
+}  # fmt: skip
 """Statements that read rows of several users, and of which. tests/live/test_citus.py runs each."""
 ON_ONE_NODE = {
     "large_tenants": "a cluster has no approximate indexes",
@@ -505,29 +493,29 @@ ON_ONE_NODE = {
 }
 """Statements that a cluster never gets, and why."""
 
-FACT = (equal("memory_id", "00000000-0000-0000-0000-000000000001"),)
-PAIRS = (one_of_rows(("thread_id", "event_id"), []),)
+FACT = (ops.equal("memory_id", "00000000-0000-0000-0000-000000000001"),)
+PAIRS = (ops.one_of_rows(("thread_id", "event_id"), []),)
 OPERATIONS = {
-    "select": Select("facts", ("memory_id", "slot"), FACT, order=("memory_id",), limit=3),
-    "select in": Select("facts", ("slot",), (one_of("key", ["a"]),), is_distinct=True),
-    "select pairs": Select("events", ("seq",), PAIRS, lock="update"),
-    "count": Select("facts", ("slot", Aggregate("count")), FACT),
-    "join": Select(
+    "select": ops.Select("facts", ("memory_id", "slot"), FACT, order=("memory_id",), limit=3),
+    "select in": ops.Select("facts", ("slot",), (ops.one_of("key", ["a"]),), is_distinct=True),
+    "select pairs": ops.Select("events", ("seq",), PAIRS, lock="update"),
+    "count": ops.Select("facts", ("slot", ops.Aggregate("count")), FACT),
+    "join": ops.Select(
         "facts", ("memory_id", "m.text"), FACT,
-        (Join("memories", "m", (("memory_id", "memory_id"),)),
-         Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)),
+        (ops.Join("memories", "m", (("memory_id", "memory_id"),)),
+         ops.Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)),
     ),
-    "lock": Select("threads", ("last_seq",), (one_of("thread_id", ["t"]),), lock="update"),
-    "skip": Select("threads", ("last_seq",), (one_of("thread_id", ["t"]),), lock="skip"),
-    "above": Select("retention_policies", ("kind",), above=True),
-    "insert": Insert("tombstones", ("thread_id", "event_id", "deleted_at"), []),
-    "keep": Insert("tombstones", ("thread_id", "event_id", "deleted_at"), [], "keep"),
-    "put": Insert("runs", ("number", "run_id"), [], "update", ("number",)),
-    "update": Update("facts", {"confidence": 1.0}, FACT, ("slot",)),
-    "update each": UpdateEach("facts", ("memory_id",), ("confidence",), []),
-    "delete": Delete("facts", FACT, ("slot",)),
-    "update pairs": Update("events", {"importance": 1.0}, PAIRS),
-    "delete pairs": Delete("memory_sources", PAIRS, ("memory_id",)),
+    "lock": ops.Select("threads", ("last_seq",), (ops.one_of("thread_id", ["t"]),), lock="update"),
+    "skip": ops.Select("threads", ("last_seq",), (ops.one_of("thread_id", ["t"]),), lock="skip"),
+    "above": ops.Select("retention_policies", ("kind",), above=True),
+    "insert": ops.Insert("tombstones", ("thread_id", "event_id", "deleted_at"), []),
+    "keep": ops.Insert("tombstones", ("thread_id", "event_id", "deleted_at"), [], "keep"),
+    "put": ops.Insert("runs", ("number", "run_id"), [], "update", ("number",)),
+    "update": ops.Update("facts", {"confidence": 1.0}, FACT, ("slot",)),
+    "update each": ops.UpdateEach("facts", ("memory_id",), ("confidence",), []),
+    "delete": ops.Delete("facts", FACT, ("slot",)),
+    "update pairs": ops.Update("events", {"importance": 1.0}, PAIRS),
+    "delete pairs": ops.Delete("memory_sources", PAIRS, ("memory_id",)),
 }  # fmt: skip
 """Shapes of operations."""
 

@@ -210,11 +210,10 @@ def test_an_option_that_cannot_be_is_called_as_it_was_given():
 
 BAD_ARGUMENTS: dict[str, tuple[object, ...]] = {
     "content": ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}),
-    "session_id": ("", None, 5, "a\0"),
-    "event_id": ("", 5, "a\0"),
+    "session_id": ("", None, 5, "a\0"), "event_id": ("", 5, "a\0"),
     "min_importance": (math.nan, -1, 2, 7, None, "0.5", True),
     "limit": (-1, 1.5, None, "5", 100_001),
-}
+}  # fmt: skip
 
 
 async def test_errors_name_the_argument_that_was_given(memory):

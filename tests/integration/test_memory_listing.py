@@ -333,12 +333,11 @@ async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock):
         ({"bucket": "fortnight"}, "bucket must be one of"),
         ({"order": "best"}, "order must be 'newest' or 'oldest'"),
         ({"kinds": ["turns"]}, "kind 'turns' is not known"),
-        ({"limit": -1}, "limit must be between"),
-        ({"offset": -1}, "offset must be between"),
+        ({"limit": -1}, "limit must be between"), ({"offset": -1}, "offset must be between"),
         ({"asked_at": NOON.replace(tzinfo=None)}, "asked_at has no time zone"),
         ({"begin": "1700-01-01", "end": "2026-01-01", "bucket": "day"}, "more than 10,000 times"),
     ],
-)
+)  # fmt: skip
 async def test_a_slice_that_means_nothing_is_refused(lin, options, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         await lin.slice(**options)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from person import Person, at
-from turns import said
+from turns import Clock, said
 
 from shared_core.models.language_model import ModelReply, ModelRequest
 from tests.unit.scripted_model import fact
 
 pytestmark = pytest.mark.both_engines
 
-SHOWN = re.compile(r"^\[(f\d+)\] (\(doubtful\) )?([^,]+), ([^:]+): (.*?) \| ", re.MULTILINE)
+SHOWN = re.compile(r"^\[(f\d+)\] (\([^)]*\) )*([^,]+), ([^:]+): (.*?) \| ", re.MULTILINE)
 
 Op = dict[str, Any]
 
@@ -108,6 +108,19 @@ CONVERSATIONS: dict[str, tuple[dict[str, list[Op]], list[str]]] = {
         "we adopted a kitten, his name is Bagel": [
             add("relation.cat", "Bagel", "The user's cat is called Bagel.")],
     }, ["relation.cat=Bagel"]),
+    "friends become a couple": ({
+        "met Wen, she's a nurse from Kent. jo my roommate bakes": [
+            add("relation.friend", "Wen", "The user has met Wen."),
+            add("job", "nurse", "Wen is a nurse.", subject="Wen"),
+            add("origin", "Kent", "Wen is from Kent.", subject="Wen"),
+            add("relation.roommate", "jo", "The user's roommate is jo."),
+            add("activity", "bakes", "jo bakes.", subject="jo")],
+        "wen and i are together now! and moved out of jo's": [
+            does("end", "Wen"), does("end", "jo"),
+            add("relation.girlfriend", "Wen", "Wen is the user's girlfriend.")],
+        "wen runs the ward now": [add("job", "runs the ward", "Wen runs it.", subject="Wen")],
+    }, ["relation.friend.origin=Kent", "relation.girlfriend.job=runs the ward",
+        "relation.girlfriend=Wen", "relation.roommate.activity=bakes"]),
 }  # fmt: skip
 
 
@@ -126,6 +139,100 @@ async def test_what_is_held_follows_what_people_say(ann_with, name):
         await ann.undo_run((await ann.runs())[0].run_id)
         facts = sorted(await ann.facts(), key=lambda fact: fact.slot)
         assert ["broke my leg", "43"] == [one.value for one in facts]
+
+
+ERIE, BATH = "residence=Erie", "residence=Bath"
+FORETOLD = [add("plan", "moving to Bath", "A move to Bath on May 1.", until="2026-05-01"),
+            add("residence", "Bath", "The user lives in Bath.", since="2026-05-01")]  # fmt: skip
+LATER: dict[str, tuple[str, list[Op], dict[int, list[str]]]] = {
+    "comes true": ("", [], {51: ["plan=moving to Bath", ERIE], 70: [BATH], 150: [BATH]}),
+    "falls through": ("the house in bath fell through", [
+        does("end", "moving to Bath"), does("end", "Bath")], {51: [ERIE], 70: [ERIE]}),
+    "is put off": ("bath is june 10 now", [
+        does("update", "moving to Bath", value="moving to Bath", until="2026-06-10"),
+        does("update", "Bath", value="Bath", since="2026-06-10"),
+    ], {51: ["plan=moving to Bath", ERIE], 70: ["plan=moving to Bath", ERIE], 110: [BATH]}),
+    "comes sooner": ("in bath already", [
+        does("end", "moving to Bath"), add("residence", "Bath", "They live in Bath."),
+    ], {51: [BATH], 70: [BATH]}),
+    "old one kept": ("still in Erie", [does("keep", "Erie")], {
+        51: ["plan=moving to Bath", ERIE], 70: [BATH]}),
+    "another first": ("in kent till then", [does("update", "Erie", value="kent")], {
+        51: ["plan=moving to Bath", "residence=kent"], 70: [BATH]}),
+    "is elsewhere": ("it's york, not bath", [
+        does("end", "moving to Bath"), does("update", "Bath", value="york"),
+    ], {51: [ERIE], 70: ["residence=york"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATER)
+async def test_what_is_foretold_holds_from_its_day_on(ann_with, name):
+    text, operations, expected = LATER[name]
+    ann = ann_with(Clock(), llm=RightModel([add("residence", "Erie")], FORETOLD, operations, []))
+    for day, words in {0: "I live in Erie", 30: "moving to Bath on May 1", 50: text}.items():
+        if words:
+            await ann.say(day, words, thread=f"day {day}")
+    held = {}
+    for day in expected:
+        ann.clock.day = day
+        held[day] = sorted(f"{one.slot}={one.value}" for one in await ann.facts())
+        around = (await ann.graph.neighbourhood("user")).edges
+        homes = [f"residence={one.object}" for one in around if one.relation == "lives_in"]
+        assert homes == held[day][-1:], day
+    assert expected == held
+    if name == "falls through":  # what goes on rests on the turn that told it first
+        assert [ERIE] == await played(ann, "and bath said no again", first=3)
+        await ann.forget_thread("day 0")
+        assert [] == await ann.facts()
+    elif name == "comes true":
+        done = (await ann.forget_about("Bath")).done
+        assert ([], 1, 1) == (await ann.facts(), done.facts, done.edges)
+
+
+@pytest.mark.parametrize(("then", "ends"), [
+    ({"op": "end", "slot": "residence", "value": "Bath"}, [ERIE, ERIE]),
+    (add("residence", "Bath", since="2026-06-10"), [ERIE, BATH])])  # fmt: skip
+async def test_what_is_foretold_and_taken_back_in_one_session(ann_with, then, ends):
+    told = [FORETOLD[1], then | {"turns": [2]}]
+    ann = ann_with(Clock(), llm=RightModel([add("residence", "Erie")], told))
+    await ann.say(0, "I live in Erie", thread="a")
+    await ann.say(30, "moving to Bath on May 1", "Bath: not then", thread="b")
+    for ann.clock.day, home in zip((70, 110), ends, strict=True):
+        [edge] = (await ann.graph.neighbourhood("user")).edges
+        assert [home, home] == [f"residence={one}" for one in (edge.object, *await ann.values())]
+
+
+async def test_what_never_came_is_taken_back_after_its_day(ann_with):
+    denied = [does("deny", "Bath", value="Bath", statement="They never moved to Bath.")]
+    ann = ann_with(Clock(), llm=RightModel([add("residence", "Erie")], FORETOLD, denied))
+    for day, words in {0: "I live in Erie", 30: "moving to Bath on May 1", 80: "no bath"}.items():
+        await ann.say(day, words, thread=f"day {day}")
+    [erie] = [one for one in await ann.facts("residence", history=True) if not one.valid_until]
+    assert ("Erie", True) == (erie.value, at(61) > erie.valid_from > at(60))
+
+
+@pytest.mark.parametrize(("then", "times"), [
+    (does("end", "Acme", until="2026-07-01"), 5), (does("keep", "Acme"), 6)])  # fmt: skip
+async def test_an_end_to_come_is_moved_or_taken_back(ann_with, then, times):
+    model = RightModel(AT_ACME, [does("end", "Acme", until="2026-05-01")], [then])
+    ann, held = ann_with(Clock(), llm=model), []
+    told = {0: "I work at Acme", 30: "leaving Acme May 1", 40: "not in May"}
+    for day, words in told.items():
+        await ann.say(day, words, thread=f"day {day}")
+        held += await ann.values("employer")
+    for ann.clock.day in (70, 121, 200):
+        held += await ann.values("employer")
+    assert ["Acme"] * times == held
+
+
+async def test_a_value_may_stand_in_what_is_held_and_rests_on_it(ann_with):
+    plan = add("plan", "interview at Sandyford Payroll", "An interview at Sandyford Payroll.")
+    got = [does("end", "interview at Sandyford Payroll"), add("employer", "Sandyford Payroll")]
+    ann = ann_with(llm=RightModel([plan], got))
+    texts = ("interview at Sandyford Payroll on Friday", "i got it, started on Monday!")
+    assert ["employer=Sandyford Payroll"] == await played(ann, *texts)
+    await ann.forget_thread("day0")
+    assert [] == await ann.facts()
 
 
 async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with):

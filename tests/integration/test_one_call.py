@@ -90,12 +90,14 @@ async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with)
     ann = ann_with(llm=model)
     await session(ann, 0, "Huw is 600 behind with Rhys", "i like tea")
     assert (await ann.graph.neighbourhood("Huw")).edges
-    model.summary, model.tells, model.relations = "They talked.", "600", []
-    await session(ann, 6, "about Huw, that money trouble wasn't mine to tell. Lose it")
+    model.summary, model.tells, model.relations = "", "600", []
+    asked = "about Huw, that money trouble wasn't mine to tell. Lose it"
+    await session(ann, 6, asked, "it rained all week here", "and the shop was full")
     assert "600 behind" in model.asked[-1].prompt
     assert [] == await told(ann, "600") == (await ann.graph.neighbourhood("Huw")).edges
     assert ["tea"] == [one.value for one in await ann.facts(history=True)]
-    assert "i like tea" in await ann.texts("episodic")
+    texts = await ann.texts("episodic", "summary")
+    assert "i like tea" in texts and "trouble" not in str(texts)
 
 
 class TellingOnce(RightModel):

@@ -192,11 +192,10 @@ async def test_section_6_1_the_return_format(talk):
 @pytest.mark.parametrize(
     "sessions",
     [
-        ["I work at Siemens.", "I started at Bosch last month."],
-        ["I joined Bosch in October."],
+        ["I work at Siemens.", "I started at Bosch last month."], ["I joined Bosch in October."],
         ["I got a new job at Bosch."],
     ],
-)
+)  # fmt: skip
 async def test_a_fact_is_told_where_no_statement_of_its_turns_is(talk, sessions):
     for text in sessions:
         await talk.end(text)

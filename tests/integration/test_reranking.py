@@ -74,13 +74,12 @@ def filled(shared_memory):
 @pytest.mark.parametrize(
     "reranker",
     [
-        pytest.param(overlap, id="function"),
-        pytest.param(overlap_async, id="async function"),
+        pytest.param(overlap, id="function"), pytest.param(overlap_async, id="async function"),
         pytest.param(Overlap(), id="port"),
         pytest.param(Compressor(tells_scores=True), id="compressor with scores"),
         pytest.param(Compressor(tells_scores=False), id="compressor without scores"),
     ],
-)
+)  # fmt: skip
 async def test_every_form_gives_order_and_scores(ann_with, reranker):
     ann = ann_with(reranker=reranker)
     await ann.remember(SAID)
@@ -125,14 +124,13 @@ async def gives_up(_: str, __: Sequence[str]) -> list[float]:
 @pytest.mark.parametrize(
     ("reranker", "told"),
     [
-        (fails, "no route to the reranker"),
-        (gives_up, "cancelled its own work"),
+        (fails, "no route to the reranker"), (gives_up, "cancelled its own work"),
         (lambda _, texts: [1.0] * (len(texts) + 1), "one finite score for each of 3 texts"),
         (lambda _, texts: [float("nan")] * len(texts), "0 of them finite"),
         (lambda _, texts: None, "must return numbers"),
         (lambda _, texts: ["high"] * len(texts), "must return numbers"),
     ],
-)
+)  # fmt: skip
 async def test_a_failing_reranker_leaves_the_order(filled, caplog, reranker, told):
     plain = await filled.recall("tea")
     assert_in_order_of(plain, await filled.recall("tea", reranker=reranker))

@@ -20,7 +20,8 @@ QUICK = RetentionPolicy(
 async def fade(ann: Person, times: int) -> None:
     """Let as many runs go by as make facts demoted (1) or archived (2)."""
     for _ in range(times):
-        ann.clock.forward(days=2)
+        await ann.memory.accesses.flush()  # what was read before counts as read then
+        ann.clock.forward(days=20)
         assert 1 == (await ann.retention.forget_faded()).total
 
 

@@ -291,14 +291,13 @@ async def test_an_export_of_a_development_version_is_imported(user, tmp_path, nu
 
 
 REFUSED = [
-    ("text", None, "null value"),
-    ("kind", "no kind", "violates check constraint"),
+    ("text", None, "null value"), ("kind", "no kind", "violates check constraint"),
     ("created_at", "yesterday-ish", "date/time|timestamp"),
     ("importance", "high", "invalid input syntax"),
     ("namespace", "no path", "violates check constraint"),
     ("text", "\ud800", "cannot be|invalid|surrogate"),
     ("mystery", 1, "memories has no 'mystery'"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("column", "value", "told"), REFUSED)

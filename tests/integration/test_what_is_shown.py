@@ -113,11 +113,10 @@ TALK = [
     (0, "agent", "Football, how nice!"),
     (0, "user", "what could I cook for him before training?"),
     (40, "user", "Max has given up football, it's judo now. training on tuesdays and fridays"),
-    (40, "agent", "Judo, great choice."),
-    (41, "user", "thanks!"),
+    (40, "agent", "Judo, great choice."), (41, "user", "thanks!"),
     (120, "user", "we moved to Leeds last week"),
     (150, "user", "Max wants a pizza for his birthday"),
-]
+]  # fmt: skip
 
 
 async def test_the_page_shows_what_is_shown(dsn, scope):

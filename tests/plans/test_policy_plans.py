@@ -7,20 +7,9 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+import policy_plans as plans
 import psycopg
 import pytest
-from policy_plans import (
-    BIND,
-    Node,
-    add_memories,
-    connections,
-    explained,
-    give_statistics,
-    kinds,
-    of_table,
-    reads_of,
-    touched,
-)
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import from_path
@@ -64,7 +53,7 @@ EDGES = """
 @pytest.fixture(scope="module")
 def hubs(postgres):
     """Two hubs that know the same 10,000 people, one that knew them, and 50 other tenants."""
-    for connection in connections(postgres):
+    for connection in plans.connections(postgres):
         for name, end in (("hub", None), ("other hub", None), ("past", "2026-06-01")):
             connection.execute(EDGES, [ANN, name, name, end, end, HUB])
         for number in range(50):
@@ -80,21 +69,21 @@ def scans(
     values: Any = VALUES,
     *,
     in_order: bool = True,
-) -> list[Node]:
+) -> list[plans.Node]:
     """Return the nodes of the plan of a statement that read a table, or an index as a bitmap."""
     with connection.transaction(force_rollback=True):
-        connection.execute(BIND, [ANN])
+        connection.execute(plans.BIND, [ANN])
         if in_order:
             connection.execute(statement("read_in_order"))
-        found = explained(connection, query, values)
+        found = plans.explained(connection, query, values)
     bitmaps = [node for node in found if node["Node Type"] == "Bitmap Index Scan"]
-    return of_table(found, table) + bitmaps
+    return plans.of_table(found, table) + bitmaps
 
 
 def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
     read = scans(hubs, statement("walk"), "edges")
-    assert "Seq Scan" not in kinds(read)
-    assert 0 < touched(read) <= 2_000
+    assert "Seq Scan" not in plans.kinds(read)
+    assert 0 < plans.touched(read) <= 2_000
 
 
 @pytest.mark.parametrize(
@@ -104,13 +93,13 @@ def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
     ids=["the last edges", "the spells by relation"],
 )  # fmt: skip
 def test_the_edges_of_a_hub_are_looked_up_by_an_index(hubs, policy, most):
-    edges = of_table(reads_of(hubs, ANN, policy), "edges")
-    assert edges and "Seq Scan" not in kinds(edges)
-    assert 0 < touched(edges) <= most
+    edges = plans.of_table(plans.reads_of(hubs, ANN, policy), "edges")
+    assert edges and "Seq Scan" not in plans.kinds(edges)
+    assert 0 < plans.touched(edges) <= most
 
 
 def test_a_slot_is_looked_up_by_its_index(hubs):
-    add_memories(hubs, "generate_series(1, 2000) n", tenant_id=f"'{ANN}'", kind="'semantic'")
+    plans.add_memories(hubs, "generate_series(1, 2000) n", tenant_id=f"'{ANN}'", kind="'semantic'")
     hubs.execute(
         """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
                confidence, extractor, pattern, valid_from, recorded_at)
@@ -120,12 +109,12 @@ def test_a_slot_is_looked_up_by_its_index(hubs):
     hubs.execute("ANALYZE memories, facts")
     for asked in FactQuery(now=NOW, slot="employer").selects():
         query, values = compiled(asked, ANN)
-        assert 0 < touched(scans(hubs, query.replace(b")b", b")s"), "facts", values)) < 10
+        assert 0 < plans.touched(scans(hubs, query.replace(b")b", b")s"), "facts", values)) < 10
 
 
 def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs):
     """Only ends that were known before are compared with now, and they have an index."""
-    add_memories(
+    plans.add_memories(
         hubs, "generate_series(1, 5000) n", tenant_id=f"'{ANN}'", kind="'semantic'",
         key="'ended ' || n", superseded_at="now()",
     )  # fmt: skip
@@ -140,8 +129,8 @@ def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs):
     hubs.execute("ANALYZE memories, facts")
     listed = statement("list_memories", literals=(("direction", "DESC"),))
     read = scans(hubs, listed, "facts", in_order=False)
-    assert "Seq Scan" not in kinds(read)
-    assert touched(read) <= 2
+    assert "Seq Scan" not in plans.kinds(read)
+    assert plans.touched(read) <= 2
 
 
 PROFILES, VERSIONS, MEMORIES = 40, 60, 60
@@ -159,8 +148,8 @@ def versions(postgres):
     ids = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
     many = f"generate_series(1, {PROFILES}) t, generate_series(1, {MEMORIES}) n"
     of = "SELECT '/app/u' || t || '/'"
-    for connection in connections(postgres):
-        add_memories(connection, many, memory_id=ids, namespace=f"'{NAMESPACE}'")
+    for connection in plans.connections(postgres):
+        plans.add_memories(connection, many, memory_id=ids, namespace=f"'{NAMESPACE}'")
         for query in (
             f"INSERT INTO memory_sources {of}, {ids}, 't', 'e' || n FROM {many}",
             "INSERT INTO profiles (tenant_id, subject_kind, subject_id, version, content_hash,"
@@ -190,8 +179,7 @@ NEXT = NewVersion(
     rewritten=[ONE], required=(), covered=(), keep=VERSIONS,
 )  # fmt: skip
 POLICIES: dict[str, tuple[Callable[[], Policy[Any]], float]] = {
-    "by_id": (partial(profile_by_id, ONE), 200),
-    "of": (partial(profile_of, "user", "bot"), 200),
+    "by_id": (partial(profile_by_id, ONE), 200), "of": (partial(profile_of, "user", "bot"), 200),
     "to_show": (partial(profiles_to_show, "app", None, ["event"]), 200),
     "of_run": (partial(profile_of_run, ONE), VERSIONS + 2),
     "history": (partial(pipeline_history, ONE, 10), 150),
@@ -199,17 +187,17 @@ POLICIES: dict[str, tuple[Callable[[], Policy[Any]], float]] = {
     "recent": (partial(recent_threads, None, 10, PRESENT), 30),
     "save": (partial(save_profile, SCOPE, ONE, RUN, NEXT, None, (), PRESENT), 7 * VERSIONS),
     "drop": (partial(drop_profile, SCOPE, NEWEST, UUID(int=1), PRESENT), 7 * MEMORIES),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("has_statistics", [True, False])
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_reads_rows_of_its_profile_by_an_index(versions, name, has_statistics):
     policy, most = POLICIES[name]
-    give_statistics(versions, has=has_statistics)
-    read = reads_of(versions, "/app/u7/", policy())
+    plans.give_statistics(versions, has=has_statistics)
+    read = plans.reads_of(versions, "/app/u7/", policy())
     assert not {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"} - EMPTY
-    assert touched(read) <= most
+    assert plans.touched(read) <= most
 
 
 TENANTS, PER_TENANT, DUE = 100, 100, 100
@@ -231,8 +219,8 @@ WORK = """
 @pytest.fixture(scope="module")
 def turns(postgres):
     """10,000 turns with sources, events, vectors and counters; one in a hundred is due."""
-    for connection in connections(postgres):
-        add_memories(
+    for connection in plans.connections(postgres):
+        plans.add_memories(
             connection, f"generate_series(1, {TENANTS}) t, generate_series(1, {PER_TENANT}) n",
             kind="'episodic'", terms="'word'", term_count="1", thread_id="'t'",
             **dict.fromkeys(("occurred_at", "created_at", "updated_at"), "'2025-01-01'"),
@@ -264,7 +252,7 @@ def work(connection: psycopg.Connection[Any]) -> Work:
 
 
 def bind(connection: psycopg.Connection[Any], path: str) -> None:
-    connection.execute(BIND, [path])
+    connection.execute(plans.BIND, [path])
     connection.execute("SELECT set_config('plan_cache_mode', 'force_generic_plan', true)")
 
 

@@ -165,7 +165,8 @@ class World:
         moment = None if at is None else day(at)
         misplaced = moment is not None and not row.begins <= moment <= self.today[0]
         call = self.memory.retract(self.scope, str(memory_id), at=moment)
-        if self._done(call, refused=row.ends is not None or misplaced):
+        has_ended = row.ends is not None and row.ends <= self.today[0]
+        if self._done(call, refused=has_ended or misplaced):
             until = moment or max(self.today[0], row.begins)
             self._commit(self.model.now | {memory_id: replace(row, ends=until)})
 

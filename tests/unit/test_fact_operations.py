@@ -188,6 +188,13 @@ async def test_one_turn_ends_few_facts(name, text, count, kept):
     assert "tea" == found[-1].value
 
 
+@every_case((12, 12), (13, 0))
+async def test_a_death_may_end_a_quarter_of_what_is_held(count, kept):
+    facts = [held(f"value{n}", number=n + 1, functional=False) for n in range(48)]
+    ends = [op("end", f"f{n}") for n in range(1, count + 1)]
+    assert kept == len(await drafts(ends, "walt died", facts=facts))
+
+
 @every_case("f2", "F2", "[f2]", "2", 2, " f2 ")
 async def test_ids_are_read_in_any_spelling_and_of_two_operations_the_first_counts(given):
     [end] = await drafts([{"op": "retract", "id": given, "turns": "1"}], "I quit")

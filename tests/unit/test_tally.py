@@ -150,8 +150,7 @@ def test_a_whole_database_is_whole():
 
 
 DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
-    ("lost", lambda rows: rows["memories"].pop()),
-    ("halved", lambda rows: rows["events"].pop()),
+    ("lost", lambda rows: rows["memories"].pop()), ("halved", lambda rows: rows["events"].pop()),
     ("halved", lambda rows: rows["embeddings"].pop()),
     ("halved", lambda rows: rows["memory_sources"].pop()),
     ("halved", lambda rows: rows["events"][0].update(text="I love")),
@@ -164,7 +163,7 @@ DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
     ("facts", lambda rows: rows["facts"][0].update(value="tea")),
     ("jobs", lambda rows: rows["threads"][0].update(consolidated_seq=1)),
     ("jobs", lambda rows: rows["consolidation_jobs"].append({"status": "running", "job_type": ""})),
-]
+]  # fmt: skip
 
 
 @every_case(*DAMAGE)

@@ -144,8 +144,7 @@ CHINESE = [
     ("zh.plan.event", "下周四上午九点约了牙医", "plan", "下周四上午九点约了牙医"),
     ("zh.relation.apposition", "我室友小雅吃素", "relation.roommate", "小雅"),
     ("zh.relation.apposition", "我男朋友阿豪今晚做饭", "relation.boyfriend", "阿豪"),
-    ("zh.rent.is", "我房租4500", "rent", "4500"),
-    ("zh.rent.room", "我那间1900", "rent", "1900"),
+    ("zh.rent.is", "我房租4500", "rent", "4500"), ("zh.rent.room", "我那间1900", "rent", "1900"),
     ("zh.rent.room", "滨江这个单间一个月2600", "rent", "2600"),
     ("zh.like.interest", "我对科技和编程很感兴趣", "like", "科技"),
     ("zh.salary.is", "我月薪1万2", "salary", "1万2"),
@@ -178,7 +177,7 @@ CHINESE = [
     ("zh.like.love", "我鍾意飲奶茶", "like", "飲奶茶"),
     ("zh.allergy.to", "我對花生過敏", "allergy", "花生"),
     ("zh.relation.name-is", "我養嘅貓叫豆豆", "relation.cat", "豆豆"),
-]
+]  # fmt: skip
 
 RETRACTIONS = [
     ("en.rule.style-again", "emojis are fine again", "don't use emojis"),

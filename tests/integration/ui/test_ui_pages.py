@@ -88,10 +88,9 @@ def test_a_page_is_accessible_fits_a_dark_phone_and_makes_no_html_of_texts(path,
         ("ask", {"q": f"live {SCRIPT}", "window": "1", "left_out": "1"}, f"I live in {SCRIPT}."),
         ("memories", {"kind": "episodic"}, f"I live in {SCRIPT}."),
         ("memories", {"thread": SCRIPT, "kind": "episodic"}, "No memory in recall fits the filter"),
-        ("memory", {"key": SCRIPT}, SCRIPT),
-        ("timeline", {"when": SCRIPT}, "last Tuesday"),
+        ("memory", {"key": SCRIPT}, SCRIPT), ("timeline", {"when": SCRIPT}, "last Tuesday"),
     ],
-)
+)  # fmt: skip
 def test_words_of_an_address_and_texts_are_no_html(path, asked, shown, watched, hostile):
     settled(watched, link(path, hostile, **asked))
     expect(watched.get_by_text(shown).first).to_be_visible()
