@@ -382,6 +382,8 @@ class FactDrafting:
             return [end if item.op == "end" else self._again(read, held)]
         until = end_of(item.until, read.turn.occurred_at)
         again = replace(self._again(read, held), valid_from=None, valid_until=until)
+        if not self._states(read, held.value):
+            again = replace(again, people=(*again.people, held.memory_id))
         return [replace(end, operation="retract", valid_from=None), again]
 
     def _denied(self, read: _Read, end: FactDraft) -> list[FactDraft]:

@@ -423,7 +423,9 @@ def _with_end_of(gone: HeldFact, again: FactDraft, held: HeldIndex) -> Iterator[
     for rule, fallen in _fallen(gone, held, again.pattern):
         if fallen.ends_at is not None and fallen.ends_at == gone.ends_at:
             end = _end(again.event_id, again.language, fallen, rule)
-            yield from (end, replace(end, operation="assert", valid_until=again.valid_until))
+            yield end
+            until, people = again.valid_until, (fallen.memory_id,)
+            yield replace(end, operation="assert", valid_until=until, people=people)
 
 
 def _is_replaced(fact: HeldFact, by: HeldFact) -> bool:
