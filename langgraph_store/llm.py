@@ -137,7 +137,7 @@ def _methods_of(llm: BaseChatModel) -> Sequence[str]:
 
 
 def _limited(llm: BaseChatModel, max_tokens: int | None) -> BaseChatModel:
-    """Return a model that answers with at most so many tokens; None leaves its own limit."""
+    """Return a model that answers with at most max_tokens tokens; None keeps its own limit."""
     name = next((one for one in LIMITS if one in type(llm).model_fields), None)
     if max_tokens is None or name is None:
         return llm

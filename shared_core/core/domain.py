@@ -306,10 +306,11 @@ class HeldFact:
     """A known fact that an extractor is shown, so that it can say what a turn does to it.
 
     slot, subject, fact_type, functional: as in FactDraft; the subject is in lower case unless it is
-    the user. event_ids: its turns in thread_id; turns: its first provenance. stated_at: when it was
-    recorded. is_doubted: a turn may have ended it. ended_at: None while it holds. begins_at: its
-    beginning if that was foretold. ends_at: its end if that is to come; is_ending: that was said
-    later than the fact. nearness: cosine to the turns, 0 if unknown.
+    the user. event_ids: its turns in thread_id. turns: those of its first basis, of any thread.
+    stated_at: when it was recorded. is_doubted: a turn may have ended it. ended_at: None while it
+    holds. begins_at: its beginning, if that was foretold. ends_at: its end, if that is in the
+    future. is_ending: whether a later turn said that end. nearness: cosine to the turns, 0 if
+    unknown.
     """
 
     memory_id: MemoryId

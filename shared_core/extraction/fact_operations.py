@@ -53,11 +53,14 @@ from shared_core.nlp.text import language, normalised, search_terms
 MAX_BARE_RETRACTIONS: Final = 1
 """Maximum number of ends in one turn that name a slot but neither a fact nor a value."""
 MAX_ENDS: Final = 8
-"""Maximum number of known facts that one turn ends or doubts, or a share of those shown."""
+"""Maximum number of known facts that one turn ends or doubts."""
 MAX_UNNAMED_ENDS: Final = 3
-"""The same of those that the turn does not name by a word."""
+"""Maximum number of these facts that the turn does not name by a word."""
 ENDED_SHARE: Final = 4
-"""One in so many facts shown may end in one answer, if that is more, as after a death."""
+"""An answer may end the facts shown divided by this, if the limits above are lower.
+
+A death or a layoff ends many facts at once.
+"""
 OWN: Final = re.compile(
     r"^(?:(?:the )?user's|users'|my|our|用户的?|[我咱]们?的?)\s*(?=\S)", re.IGNORECASE
 )
@@ -259,7 +262,7 @@ class FactDrafting:
         return (fact,) if fact and self._told_at[fact] <= turn.occurred_at else ()
 
     def _said_or_held(self, value: str, subject: str, slot: Slot) -> tuple[MemoryId, ...]:
-        """Return the fact that tells the words of a value which the turns do not say.
+        """Return the known fact that supports a value, or () if the turns say all its words.
 
         "I got it!" says no value: the plan does. Raises Inadmissible if neither says it.
         """
@@ -270,9 +273,10 @@ class FactDrafting:
         return told
 
     def _held_with(self, value: str, subject: str) -> tuple[MemoryId, ...]:
-        """Return the known fact about a subject that has all words of a value; () for none needed.
+        """Return the known fact about a subject that has all words of a value, or ().
 
-        It must be a plan, a wish or foretold, or one that the same answer is about.
+        Only plans, wishes, foretold facts and facts that the same answer changes count. If the
+        turns say all words, no fact is needed.
         """
         terms = set(search_terms(value))
         if terms <= self._evidence.terms or (not terms and self._evidence.names(value)):
@@ -288,7 +292,7 @@ class FactDrafting:
         return tuple(one.memory_id for one in found[:1])
 
     def _held_about(self, name: str) -> tuple[MemoryId, ...]:
-        """Return the known fact that names somebody, or is about them; () for none."""
+        """Return the known fact that names a person or is about them, or ()."""
         found = [
             one
             for one in self._held.values()
@@ -360,7 +364,7 @@ class FactDrafting:
         if held is None:
             return self._unshown(read, before)
         if held.is_ending and item.op in ("keep", "update", "end"):
-            return self._going_on(read, held)
+            return self._end_moved(read, held)
         differs = normalised(item.value) != normalised(held.value)
         if item.op == "update" and (differs or self._is_moved(read, held)):
             return self._replaced(read, held)
@@ -371,8 +375,8 @@ class FactDrafting:
             return self._denied(read, replace(self._of(read, held), denies=True))
         return [self._of(read, held)]
 
-    def _going_on(self, read: _Read, held: HeldFact) -> list[FactDraft]:
-        """Return the drafts about a fact whose end was said to come, and is taken back or moved."""
+    def _end_moved(self, read: _Read, held: HeldFact) -> list[FactDraft]:
+        """Return the drafts that retract or move the future end of a known fact."""
         item, end = read.item, self._of(read, held)
         if item.op == "update" and normalised(item.value) != normalised(held.value):
             return self._replaced(read, held)
@@ -433,7 +437,7 @@ class FactDrafting:
 
     @staticmethod
     def _is_moved(read: _Read, held: HeldFact) -> bool:
-        """Tell whether an operation gives a fact to come, or a plan, another day."""
+        """Tell whether an operation changes the day of a foretold fact or of a plan."""
         item, at = read.item, read.turn.occurred_at
         if held.begins_at is not None:
             is_to_come = held.begins_at > at

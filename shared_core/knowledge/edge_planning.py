@@ -121,7 +121,7 @@ class _EdgeFold:
         end = next_end(at, same, rivals, _end_of(fact))
         known = same_spell(at, same, end)
         for other in before:
-            if not other.begins_after(begins):
+            if not other.is_to_come(begins):
                 self._close(other, begins)
         if known is not None:
             known.add(at)

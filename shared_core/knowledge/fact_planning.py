@@ -264,7 +264,7 @@ class _FactFold:
         return replace(draft, slot=found[0], fact_type="profile") if len(found) == 1 else draft
 
     def _end_apart(self, draft: FactDraft, at: datetime, begins: datetime) -> None:
-        """End facts stored under a bare name, or under a relation that ended since: a friend's."""
+        """End the same attribute of a person under a bare name or a relation that has ended."""
         about = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
         if not about:
             return
@@ -347,7 +347,7 @@ class _FactFold:
     def _moved_in_run(
         self, draft: FactDraft, at: datetime, place: tuple[str, str], same: Sequence[Stated]
     ) -> None:
-        """Take back what this run said of a day to come, of which a draft says another, or none."""
+        """Undo what this run foretold, or ended for a future day, if a draft contradicts it."""
         opened = {MemoryId(one.memory_id) for one in self.plan.opened}
         for one in same:
             begins = draft.valid_from or at
@@ -355,7 +355,7 @@ class _FactFold:
             if (
                 one.row_id in opened
                 and is_current
-                and one.begins_after(at)
+                and one.is_to_come(at)
                 and one.valid_from != begins
             ):
                 del self._current[place]
@@ -460,7 +460,7 @@ class _FactFold:
             if is_earlier_end(draft, current.stated_at[-1]):
                 continue
             until = current.valid_from if draft.denies else _begins(draft, at, [current])
-            if current.begins_after(at):  # it may end after it has begun
+            if current.is_to_come(at):  # it may end after it has begun
                 if current.stated_after(at) or not value:
                     continue
                 until = max(draft.valid_from or current.valid_from, current.valid_from)
@@ -472,13 +472,13 @@ class _FactFold:
         self._keep(draft, at, is_doubt=False)
 
     def _go_on(self, place: tuple[str, str], fell: Stated) -> None:
-        """Take back the ends that a fact which fell through gave to others in the same run."""
+        """Reopen the facts that this run ended for a foretold fact, which then fell through."""
         for one in self._stated[place] if fell.fell_through else ():
             if one.valid_until == fell.valid_from and one is not fell:
                 self._reopen(place, one)
 
     def _reopen(self, place: tuple[str, str], one: Stated) -> None:
-        """Take back the end that this run gave to a fact, if it gave it."""
+        """Remove the end of a fact, if this run set it."""
         memory_id, until = MemoryId(one.row_id), one.valid_until
         if self.plan.closed.get(memory_id) == until:
             del self.plan.closed[memory_id]
@@ -523,15 +523,15 @@ class _FactFold:
             to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
             if not to_come or one is kept or value not in ("", normalised(one.value)):
                 continue
-            if one.fell_through or (one.begins_after(until) and not value):
+            if one.fell_through or (one.is_to_come(until) and not value):
                 continue
             if one.holds(at) and not one.stated_after(at):
                 self._end(one, until)
 
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
-        """End the current fact of a place, unless it begins, or was stated again, later."""
+        """End the current fact of a place, unless it begins later or was stated again later."""
         current = self._current.get(place)
-        if current is None or current.begins_after(until):
+        if current is None or current.is_to_come(until):
             return
         if current.stated_after(max(at, until)):
             return
@@ -566,8 +566,8 @@ def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> dateti
 
 
 def _next_beginning(others: Iterable[Stated], begins: datetime) -> datetime | None:
-    """Return when the first of the foretold facts begins that follow one which begins then."""
-    later = [one.valid_from for one in others if one.begins_after(begins)]
+    """Return the first beginning of a foretold fact after a moment, or None."""
+    later = [one.valid_from for one in others if one.is_to_come(begins)]
     return min(later, default=None)
 
 

@@ -31,8 +31,8 @@ class Stated:
         """Return whether it was stated by this moment and had not ended."""
         return self.stated_at[0] <= at and (self.valid_until is None or self.valid_until > at)
 
-    def begins_after(self, at: datetime) -> bool:
-        """Return whether it was foretold, and begins after a moment."""
+    def is_to_come(self, at: datetime) -> bool:
+        """Return whether it was foretold and has not begun at a moment."""
         return self.valid_from > max(at, self.stated_at[0])
 
     @property
