@@ -1,6 +1,8 @@
 """The buttons of the inspector that change a memory, as a visitor presses them."""
 
-from playwright.sync_api import Page, expect
+from contextlib import suppress
+
+from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 
 def settled(page: Page, url: str) -> None:
@@ -45,6 +47,16 @@ def close(page: Page) -> None:
     """Close the answer of an action, which loads the page again."""
     with page.expect_navigation():
         page.get_by_role("button", name="Close", exact=True).click()
+
+
+def choose(page: Page, box: Locator, option: str) -> None:
+    """Choose an option; a list that closes because the page still changes is opened again."""
+    wanted = page.get_by_role("option", name=option)
+    while not wanted.is_visible():
+        box.click()
+        with suppress(TimeoutError):
+            wanted.wait_for(timeout=5_000)
+    wanted.click()
 
 
 def select(page: Page, text: str) -> None:

@@ -9,22 +9,13 @@ from uuid import uuid4
 import pytest
 from person import Person
 
+import shared_core as core
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import (
-    AsOf,
-    InvalidInput,
-    MemoryRetentionManager,
-    MemoryStats,
-    NewMemory,
-    RetentionPolicy,
-    Scope,
-    open_memory,
-)
 from shared_core.core.retention_policy import POLICIES
 from tests.integration.retention_world import ALL, ANN, BOB, opened_world, world, world_of_module
 
 __all__ = ["world", "world_of_module"]
-EVE = Scope("other", "eve")
+EVE = core.Scope("other", "eve")
 
 
 async def test_a_memory_goes_through_its_stages_and_nothing_early(world):
@@ -48,7 +39,7 @@ async def test_a_memory_goes_through_its_stages_and_nothing_early(world):
 
 async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world):
     at_once = {"archive_after_days": 0, "erase_after_days": 0}
-    policy = RetentionPolicy(archive_threshold=1, erase_threshold=1, **at_once)
+    policy = core.RetentionPolicy(archive_threshold=1, erase_threshold=1, **at_once)
     await world.retention.set_policy(policy)
     await world.say(*(f"I sail {number} boats." for number in range(5)))
     world.go(100)
@@ -101,7 +92,7 @@ async def test_what_is_pinned_stays_and_comes_back(world):
     world.go(1000)
     await world.run()
     assert {"I sail.", "I ski."} == await world.listed()
-    at_once = await world.memory.cleanup(ANN, RetentionPolicy(threshold=1))
+    at_once = await world.memory.cleanup(ANN, core.RetentionPolicy(threshold=1))
     assert {"I row."} >= {one.text for one in at_once.forgotten}
     assert {"I sail.", "I ski."} == await world.listed()
     assert 2 == await world.retention.unpin(ANN, list(keys.values()))
@@ -114,7 +105,7 @@ async def test_what_is_pinned_stays_and_comes_back(world):
 async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world):
     for scope in (ANN, BOB, EVE):
         await world.say("I sail.", scope=scope)
-        await world.memory.remember(scope, NewMemory(text="About sails.", kind="summary"))
+        await world.memory.remember(scope, core.NewMemory(text="About sails.", kind="summary"))
     await world.retention.set_policy("knowledge", app="app")
     assert 2 == await world.retention.set_policy("sensitive", BOB, never=["summary"])
     assert [{"demoted": 3}] == await world.fade(20)
@@ -178,7 +169,7 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
     world.go(20)
     await world.run()
     await world.say("I row.", thread="now")
-    await world.memory.remember(ANN, NewMemory(text="Ann is tall.", key="f", importance=10))
+    await world.memory.remember(ANN, core.NewMemory(text="Ann is tall.", key="f", importance=10))
     await world.retention.pin(ANN, "f")
     await world.say("I ski.", scope=BOB)
     await world.say("I swim.", scope=EVE)
@@ -195,14 +186,14 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
     for scope, app, count in ((ANN, None, 3), (None, "app", 4), (None, None, 5)):
         assert count == (await world.retention.stats(scope, app=app)).total.count
     assert 3 == of_ann.to_dict()["count"]
-    nobody = await world.retention.stats(Scope("app", "nobody"))
+    nobody = await world.retention.stats(core.Scope("app", "nobody"))
     assert (0, None) == (nobody.total.count, nobody.total.average_score)
 
 
 @pytest.mark.parametrize("with_history", [True, False])
 async def test_facts_fade_if_they_are_told_to_and_take_their_history(world, with_history):
     erased = {"archive_threshold": None, "erase_threshold": 1, "erase_after_days": 1}
-    policy = RetentionPolicy(with_history=with_history, **erased)
+    policy = core.RetentionPolicy(with_history=with_history, **erased)
     await world.retention.set_policy({"semantic": policy, "episodic": None, "summary": None})
     await world.read("I live in Leeds.")
     world.go(1)
@@ -229,7 +220,7 @@ async def test_runs_of_one_user_leave_the_others(world):
 async def test_many_runs_at_once_move_each_memory_once(world):
     await world.say(*(f"I sail {number} boats." for number in range(60)))
     world.go(20)
-    async with open_memory(world.dsn, clock=lambda: world.now, worker=False) as other:
+    async with core.open_memory(world.dsn, clock=lambda: world.now, worker=False) as other:
         runs = [memory.retention.forget_faded() for memory in (world.memory, other) * 3]
         reports = await asyncio.gather(*runs)
     await world.run()
@@ -288,7 +279,7 @@ async def test_what_cannot_be_a_policy_is_refused(world):
         (memory.retention.forget_faded(limit=-1), "limit must be"),
         (memory.retention.policy(app=""), "app must not be empty"),
     ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=told):
+        with pytest.raises(core.InvalidInput, match=told):
             await attempt
 
 
@@ -297,7 +288,7 @@ async def test_a_cleanup_takes_the_name_of_a_policy(shared_memory, scope):
     named = await memory.cleanup(scope, "sensitive", dry_run=True)
     assert named == await memory.cleanup(scope, POLICIES["sensitive"], dry_run=True)
     for wrong in ("gentle", 5):
-        with pytest.raises(InvalidInput, match="gentle|int"):
+        with pytest.raises(core.InvalidInput, match="gentle|int"):
             await memory.cleanup(scope, wrong)  # type: ignore[arg-type]
 
 
@@ -312,14 +303,14 @@ async def test_no_way_of_finding_finds_what_is_demoted(ann):
     assert ["black tea"] == [hit.memory.text for hit in await ann.recall("green tea")]
     assert ["black tea"] == [hit.memory.text for hit in await ann.search("green tea")]
     [black] = await ann.list_memories()
-    then = await ann.list_memories(as_of=AsOf(known=black.created_at))
+    then = await ann.list_memories(as_of=core.AsOf(known=black.created_at))
     assert ["black tea"] == [black.text] == [one.text for one in then]
 
 
 async def test_what_is_written_again_is_found_again(ann):
-    await ann.remember(NewMemory(text="green tea", key="k"))
+    await ann.remember(core.NewMemory(text="green tea", key="k"))
     demote(ann, "green tea")
-    await ann.remember(NewMemory(text="green tea, daily", key="k"))
+    await ann.remember(core.NewMemory(text="green tea, daily", key="k"))
     assert ["green tea, daily"] == [hit.memory.text for hit in await ann.recall("tea")]
 
 
@@ -339,7 +330,7 @@ async def test_a_manager_keeps_what_is_read_and_cleans_up_the_rest(dsn):
     async with opened_world(dsn) as world:
         for scope in (ANN, BOB):
             await world.say("I sail.", "I ski.", scope=scope)
-        memory, keeper = world.memory, MemoryRetentionManager(world.memory, ANN)
+        memory, keeper = world.memory, core.MemoryRetentionManager(world.memory, ANN)
         assert {"high": 2, "medium": 0, "low": 0} == await keeper.get_retention_distribution()
         world.go(10)
         assert {"high": 0, "medium": 0, "low": 2} == await keeper.get_retention_distribution()
@@ -353,10 +344,10 @@ async def test_a_manager_keeps_what_is_read_and_cleans_up_the_rest(dsn):
         assert 0 == (await keeper.cleanup_low_value_memories(threshold=0)).cleaned_count
         assert 0 == (await keeper.cleanup_low_value_memories(min_age_days=21)).cleaned_count
         done = await keeper.cleanup_low_value_memories()
-        assert done == MemoryStats(
+        assert done == core.MemoryStats(
             total_memories=1, high_value_count=0, medium_value_count=1, low_value_count=0,
             avg_retention_score=pytest.approx(0.54, abs=0.01), cleaned_count=1,
         )  # fmt: skip
         assert 2 == len(await memory.list_memories(BOB))
-        with pytest.raises(InvalidInput, match="memory_ids must be UUIDs"):
+        with pytest.raises(core.InvalidInput, match="memory_ids must be UUIDs"):
             await keeper.record_access("sail")

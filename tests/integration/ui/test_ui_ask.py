@@ -5,6 +5,7 @@ import uuid
 
 from browser import in_browser
 from inspector import ANA, LIN, TALKS, link, tell
+from inspector_actions import choose
 from playwright.sync_api import expect
 from turns import said
 
@@ -79,8 +80,7 @@ def test_the_context_window_shows_each_line_and_its_cost(page):
     expect(page.get_by_text("of 2,000 tokens")).to_be_visible()
     expect(page.locator(".window-line").first).to_contain_text("f1")
     expect(page.get_by_text("the question comes last")).to_be_visible()
-    page.get_by_label("Conversation that is answered").click()
-    page.get_by_role("option", name="thread-1").click()
+    choose(page, page.get_by_label("Conversation that is answered"), "thread-1")
     expect(page.get_by_text("one of the last turns of the thread").first).to_be_visible()
     page.get_by_label("Budget in tokens").fill("100")
     expect(page.get_by_text("of 100 tokens")).to_be_visible()

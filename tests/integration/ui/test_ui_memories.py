@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from browser import in_browser
 from inspector import ANA, TALKS, link, sent
-from inspector_actions import act, ask, confirm, select, settled
+from inspector_actions import act, ask, choose, confirm, select, settled
 from playwright.sync_api import expect
 from turns import START
 
@@ -201,8 +201,7 @@ def test_a_policy_is_set_and_taken_back(page, ana):
     settled(page, link("forgetting", ana))
     expect(page.get_by_text("built in").first).to_be_visible()
     page.get_by_text("Change the policy").click()
-    page.get_by_role("combobox", name="Preset").click()
-    page.get_by_role("option", name="sensitive").click()
+    choose(page, page.get_by_role("combobox", name="Preset"), "sensitive")
     assert "choose “Inherit from the level above”" in ask(page, "Set the preset")
     confirm(page, "Set the preset")
     expect(page.get_by_text("set for this user")).to_have_count(3)
@@ -212,8 +211,7 @@ def test_a_policy_is_set_and_taken_back(page, ana):
     turn = page.get_by_role("row").filter(has=page.get_by_role("cell", name="turn", exact=True))
     expect(turn.filter(has_text="never fades")).to_have_count(1)
     page.get_by_text("Change the policy").click()
-    page.get_by_role("combobox", name="Preset").click()
-    page.get_by_role("option", name="Inherit").click()
+    choose(page, page.get_by_role("combobox", name="Preset"), "Inherit")
     assert "turn: never fades, summary: sensitive" in act(page, "Set the preset")
     expect(page.get_by_text("set for this user")).to_have_count(0)
 
