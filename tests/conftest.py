@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from citus_databases import CITUS_DSN, CitusDatabases
@@ -25,6 +26,7 @@ from seekdb_databases import SeekdbDatabases
 from turns import Clock
 
 from shared_core import Scope, open_memory, run_sync
+from shared_core.models.embedders import E5Embedder
 from shared_core.storage.oceanbase.connection.embedded import has_network
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
@@ -57,6 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"HIPPOCAMPUS_TEST_ENGINE must be one of {allowed}, got {ENGINE!r}")
     if config.option.measure:
         config.pluginmanager.register(MeasuredRun(Path(__file__).parent))
+    _embed_each_text_once()
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     _keep_bytecode()
@@ -65,6 +68,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: in_memory.__exit__(None, None, None))
     if folder and config.option.basetemp is None:
         config.option.basetemp = str(folder / "t")
+
+
+def _embed_each_text_once() -> None:
+    """Let a process keep the vectors of e5: its tests embed most texts again and again."""
+    encode, known = E5Embedder._encode, dict[tuple[bool, str], Any]()
+
+    def encode_new(self: E5Embedder, network: Any, texts: list[str], query: bool) -> Any:
+        new = [text for text in dict.fromkeys(texts) if (query, text) not in known]
+        vectors = encode(self, network, new, query) if new else ()
+        known.update(zip([(query, text) for text in new], vectors, strict=True))
+        return np.stack([known[query, text] for text in texts])
+
+    E5Embedder._encode = encode_new  # type: ignore[method-assign]
 
 
 def _keep_bytecode() -> None:

@@ -275,13 +275,10 @@ def _put(world: Tables, row: MemoryRow, now: datetime) -> None:
         return
     [old] = there
     ended = old["expires_at"] is not None and old["expires_at"] <= now
-    old.update(
-        values,
-        kind="episodic" if old["kind"] == "episodic" else row.kind,
+    old.update(values, kind="episodic" if old["kind"] == "episodic" else row.kind,
         thread_id=row.thread_id or old["thread_id"],
-        created_at=now if ended else old["created_at"],
-        updated_at=max(now, old["updated_at"] + timedelta(microseconds=1)),
-    )
+        created_at=now if ended else old["created_at"], updated_at=max(now,
+        old["updated_at"] + timedelta(microseconds=1)))  # fmt: skip
     kept = old["kind"] in ("episodic", "summary")
     for table in (*_DERIVED, *(() if kept else ("memory_sources",))):
         world[table][:] = [one for one in world[table] if one["memory_id"] != old["memory_id"]]

@@ -35,6 +35,9 @@ InsightCategory = Literal["insight", "pattern", "summary"]
 USER = "user"
 """The subject of facts about the user."""
 
+UNKNOWN_START: Final = datetime(1900, 1, 1, tzinfo=UTC)
+"""The start of a past fact whose beginning nobody told."""
+
 Turn: TypeAlias = tuple[ThreadId, str]
 """A turn anywhere in a scope: its thread, and its event id there."""
 
@@ -310,7 +313,7 @@ class HeldFact:
     stated_at: when it was recorded. is_doubted: a turn may have ended it. ended_at: None while it
     holds. begins_at: its beginning, if that was foretold. ends_at: its end, if that is in the
     future. is_ending: whether a later turn said that end. nearness: cosine to the turns, 0 if
-    unknown.
+    unknown. valid_from: when it began to hold, if that is known. expires_at: when it is deleted.
     """
 
     memory_id: MemoryId
@@ -330,6 +333,8 @@ class HeldFact:
     is_ending: bool = False
     turns: tuple[Turn, ...] = ()
     nearness: float = 0.0
+    valid_from: datetime = UNKNOWN_START
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +359,34 @@ NO_USAGE = ModelUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutdatedFact:
+    """A held fact that other facts show to be out of date.
+
+    because: those that show it; () if its own term has passed. until: when it ended. still: the
+    draft of what still holds of it, if anything does.
+    """
+
+    fact: HeldFact
+    because: tuple[HeldFact, ...]
+    until: datetime
+    still: FactDraft | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusions:
+    """What a reflection draws from memories and held facts.
+
+    insights: what follows from memories. outdated: held facts that others outdate. refused: number
+    of elements of an answer that were dropped, by reason.
+    """
+
+    insights: Sequence[InsightDraft] = ()
+    outdated: Sequence[OutdatedFact] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    usage: ModelUsage = NO_USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetDraft:
     """A request of the user to forget something, found by an extractor.
 
@@ -365,10 +398,6 @@ class ForgetDraft:
     topics: tuple[str, ...] = ()
     event_ids: tuple[str, ...] = ()
     memory_ids: tuple[MemoryId, ...] = ()
-
-
-UNKNOWN_START: Final = datetime(1900, 1, 1, tzinfo=UTC)
-"""The start of a past fact whose beginning nobody told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

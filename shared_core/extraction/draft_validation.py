@@ -46,6 +46,16 @@ def without_turns(found: Extraction, event_ids: Collection[str]) -> Extraction:
     )
 
 
+def resting_on(found: Extraction, known: Collection[MemoryId]) -> Extraction:
+    """Return an extraction without the drafts that rest on a fact that is not among the known."""
+    return replace(
+        found,
+        facts=[one for one in found.facts if {*one.people} <= {*known}],
+        statements=[one for one in found.statements if {*one.people} <= {*known}],
+        triples=[one for one in found.triples if {*one.people} <= {*known}],
+    )
+
+
 def validated(
     extraction: Extraction,
     event_ids: Collection[str],

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from shared_core.core.domain import (
-    Event,
-    Extraction,
-    FactDraft,
-    InsightDraft,
-    StatementDraft,
-    TripleDraft,
-)
+from shared_core.core.domain import USER, Event, Extraction, FactDraft, InsightDraft, StatementDraft
 from shared_core.nlp.text import CHINESE_FUNCTION_CHARACTERS, HAN_CHARACTER, search_terms
 
 Sourced = TypeVar("Sourced", StatementDraft, InsightDraft)
@@ -64,7 +57,7 @@ def _tells(term: str) -> bool:
 def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Event]) -> Extraction:
     """Return the drafts with the earlier turns they draw on added as sources.
 
-    An edge names one turn only, so the turns before it in the same window are searched too.
+    The name of somebody is also looked for in the turns before in the same window, from the last.
     """
     known, by_id = EarlierTurns(before), {turn.event_id: turn for turn in turns}
 
@@ -74,27 +67,25 @@ def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Ev
     places = {turn.event_id: place for place, turn in enumerate(turns)}
     earlier: dict[int, EarlierTurns] = {}
 
-    def named_before(edge: TripleDraft) -> tuple[str, ...]:
-        own = [by_id[one] for one in (edge.event_id, *edge.other_event_ids)]
-        place = places[edge.event_id]
+    def naming(fact: FactDraft, own: Sequence[str]) -> tuple[str, ...]:
+        place = places[fact.event_id]
+        if fact.subject == USER or not place:
+            return ()
         if place not in earlier:
-            earlier[place] = EarlierTurns([*before, *turns[:place]])
-        return earlier[place].needed(f"{edge.subject}\n{edge.object}", own)
+            earlier[place] = EarlierTurns(turns[:place])
+        return earlier[place].needed(fact.subject, [by_id[one] for one in own])[-1:]
 
     def fact_sources(fact: FactDraft) -> tuple[str, ...]:
         text = f"{fact.statement}\n{fact.subject}\n{fact.value}"
-        others = fact.other_event_ids
-        return (*others, *needed(text, (fact.event_id, *others)))
+        own = (fact.event_id, *fact.other_event_ids)
+        found = (*fact.other_event_ids, *needed(text, own), *naming(fact, own))
+        return tuple(dict.fromkeys(found))
 
     def with_sources(draft: Sourced) -> Sourced:
         return replace(draft, event_ids=(*draft.event_ids, *needed(draft.text, draft.event_ids)))
 
     return replace(
         drafts,
-        triples=[
-            replace(edge, other_event_ids=(*edge.other_event_ids, *named_before(edge)))
-            for edge in drafts.triples
-        ],
         facts=[replace(fact, other_event_ids=fact_sources(fact)) for fact in drafts.facts],
         statements=[with_sources(one) for one in drafts.statements],
         insights=[with_sources(one) for one in drafts.insights],

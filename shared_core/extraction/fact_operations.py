@@ -33,12 +33,13 @@ from shared_core.core.domain import (
     MemoryId,
 )
 from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence, date_of, end_of
-from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing
+from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing, written_subject
 from shared_core.extraction.llm_schema import CONFIDENCE, FactOperation
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.kinship import entities_of
 from shared_core.nlp.rules import load_rules
 from shared_core.nlp.slots import (
+    DENIED,
     Slot,
     about_slot,
     denial_slot,
@@ -368,6 +369,8 @@ class FactDrafting:
         differs = normalised(item.value) != normalised(held.value)
         if item.op == "update" and (differs or self._is_moved(read, held)):
             return self._replaced(read, held)
+        if item.op == "update" and self._is_reworded(read, held):
+            return self._reworded(read, held)
         if item.op in ("keep", "update"):
             stated = self._states(read, held.value)
             return [replace(self._again(read, held), confirms=not stated)]
@@ -435,6 +438,31 @@ class FactDrafting:
         is_past = new.valid_until is not None and new.valid_until <= read.turn.occurred_at
         return [end, new] if is_past or not held.functional else [new]
 
+    def _is_reworded(self, read: _Read, held: HeldFact) -> bool:
+        """Tell whether an operation has another statement, with the same value, that turns support.
+
+        A turn must say one of the new words; if words are only left out, one of the value. What is
+        to begin or to end, allergies and denials are not reworded.
+        """
+        item = read.item
+        words, before = set(search_terms(item.statement)), set(search_terms(held.statement))
+        is_to_come = held.ends_at is not None or bool(
+            held.begins_at and held.begins_at > read.turn.occurred_at
+        )
+        if is_to_come or item.until or not (item.id and words) or words == before:
+            return False
+        if by_word_only(held.slot):
+            return False
+        said = set(search_terms(self._said(read)))
+        return not said.isdisjoint(words - before) if words - before else self._mentions(read)
+
+    def _reworded(self, read: _Read, held: HeldFact) -> list[FactDraft]:
+        """Return the drafts that put another statement in the place of that of a known fact."""
+        statement, again = read.item.statement, self._again(read, held)
+        people = tuple(dict.fromkeys((*again.people, held.memory_id)))
+        new = replace(again, statement=statement, language=language(statement), people=people)
+        return [replace(self._of(read, held), valid_from=new.valid_from), new]
+
     @staticmethod
     def _is_moved(read: _Read, held: HeldFact) -> bool:
         """Tell whether an operation changes the day of a foretold fact or of a plan."""
@@ -483,14 +511,8 @@ class FactDrafting:
 
     def _written(self, held: HeldFact) -> str:
         """Return the subject of a known fact as its statement writes it."""
-        if held.subject == USER:
-            return USER
-        person = self._named.get(held.subject)
-        at = held.statement.casefold().find(held.subject)
-        written = held.statement[at : at + len(held.subject)] if at >= 0 else ""
-        if written.casefold() == held.subject:
-            return written
-        return person.subject if person else held.subject
+        written, person = written_subject(held), self._named.get(held.subject)
+        return person.subject if person and written == held.subject else written
 
     def _unshown(self, read: _Read, before: Iterable[FactDraft]) -> list[FactDraft]:
         """Return the drafts of an operation on a fact that was not shown."""
@@ -565,6 +587,11 @@ class FactDrafting:
         if in_turn > MAX_BARE_RETRACTIONS:
             self._evidence.leave_out("retraction of everything")
         return in_turn <= MAX_BARE_RETRACTIONS
+
+
+def by_word_only(slot: str) -> bool:
+    """Tell whether facts of a slot change by the user's own word alone: allergies and denials."""
+    return any(part == "allergy" or part.startswith(DENIED) for part in slot.split("."))
 
 
 def gives_orders(text: str) -> bool:

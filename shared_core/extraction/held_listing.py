@@ -5,6 +5,7 @@ The text of a fact is data like that of a turn: it cannot close the block or pas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,8 @@ ENDED_TOKENS: Final = 300
 MAX_SHOWN_CHARACTERS: Final = 200
 """Longer values and statements are cut where they are shown."""
 CUT: Final = "…"
+LIKE_AN_ID: Final = re.compile(r"\[([fe]?\d+)\]", re.IGNORECASE)
+"""Matches what passes for the id of a fact or the number of a turn."""
 NAMED: Final = 3
 """Weight of a fact whose value or subject a text mentions."""
 SINGLE: Final = 2
@@ -100,9 +103,13 @@ def fits(held: Sequence[HeldFact], max_tokens: int = HELD_TOKENS) -> bool:
 
 
 def _line(one: HeldFact, *, whole: bool = True) -> str:
+    ended = f"(ended {one.ended_at.date().isoformat()}) " if one.ended_at is not None else ""
+    return ended + fact_line(one, whole=whole)
+
+
+def fact_line(one: HeldFact, *, whole: bool = True) -> str:
+    """Return a fact as one line; whole: with its statement."""
     marks = "(doubtful) " if one.is_doubted and one.ended_at is None else ""
-    if one.ended_at is not None:
-        marks = f"(ended {one.ended_at.date().isoformat()}) "
     if one.begins_at is not None:
         marks += f"(from {one.begins_at.date().isoformat()}) "
     about = f"{_shown(one.subject)}, {_shown(one.slot)}"
@@ -110,9 +117,18 @@ def _line(one: HeldFact, *, whole: bool = True) -> str:
     return f"{marks}{about}: {_shown(one.value)}{statement}"
 
 
+def written_subject(one: HeldFact) -> str:
+    """Return the subject of a fact as its statement writes it, else in lower case."""
+    if one.subject == USER:
+        return USER
+    at = one.statement.casefold().find(one.subject)
+    written = one.statement[at : at + len(one.subject)] if at >= 0 else ""
+    return written if written.casefold() == one.subject else one.subject
+
+
 def _shown(text: str) -> str:
     """Return a text on one line, without our tags, cut to its maximum length."""
-    line = " ".join(escaped(text).split())
+    line = LIKE_AN_ID.sub(r"(\1)", " ".join(escaped(text).split()))
     if len(line) <= MAX_SHOWN_CHARACTERS:
         return line
     return line[:MAX_SHOWN_CHARACTERS].rstrip() + CUT

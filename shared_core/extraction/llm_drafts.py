@@ -11,29 +11,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from shared_core.core.domain import (
-    USER,
     Emotion,
     Extraction,
     FactDraft,
     HeldFact,
     KnownPerson,
     StatementDraft,
-    TripleDraft,
 )
-from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence
+from shared_core.extraction.evidence import SECRET, Evidence
 from shared_core.extraction.fact_operations import FactDrafting
 from shared_core.extraction.forget_operations import ForgetDrafting
 from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing
-from shared_core.extraction.llm_schema import (
-    CONFIDENCE,
-    IMPORTANCE,
-    FactOperation,
-    RelationItem,
-    StatementItem,
-)
+from shared_core.extraction.llm_schema import IMPORTANCE, FactOperation
 from shared_core.extraction.transcript import Transcript
 from shared_core.nlp.affect import emotion_of
-from shared_core.nlp.slots import edge_relation, slot_of
 from shared_core.nlp.text import normalised, search_terms
 
 
@@ -45,8 +36,6 @@ class ModelAnswer:
     """
 
     facts: Sequence[FactOperation] = ()
-    statements: Sequence[StatementItem] = ()
-    relations: Sequence[RelationItem] = ()
     summary: str = ""
     malformed: int = 0
 
@@ -77,79 +66,45 @@ class AnswerDrafting:
         self._evidence.leave_out("malformed element", answer.malformed)
         emotions = self._emotions()
         asked = self._forgetting.drafts(one for one in answer.facts if one.op == "forget")
-        operations = [one for one in answer.facts if one.op != "forget"]
+        operations = [one for one in answer.facts if one.op not in ("forget", "event")]
+        events = [one for one in answer.facts if one.op == "event"]
         facts = self._facts.drafts(operations, emotions)
         statements = [
             StatementDraft(
-                text=item.text,
+                text=item.statement,
                 event_ids=ids,
                 importance=IMPORTANCE,
                 emotion=next((emotions[one] for one in ids if one in emotions), None),
             )
-            for item, ids in self._founded_statements(answer.statements)
+            for item, ids in self._founded_statements(events)
         ]
         found = Extraction(
             facts=facts,
             statements=statements,
-            triples=self._triples(answer.relations),
             emotions=emotions,
             importance=self._importance(facts, statements),
             summary=answer.summary,
         )
         return replace(self._forgetting.without(found, asked), refused=self._evidence.left_out)
 
-    def _triples(self, items: Iterable[RelationItem]) -> list[TripleDraft]:
-        found: dict[tuple[str, str, str, str], TripleDraft] = {}
-        for item in items:
-            source = self._evidence.source(item.turn)
-            relation, functional = edge_relation(item.relation)
-            ends = [
-                USER if end.casefold() in USER_WORDS else end for end in (item.subject, item.object)
-            ]
-            if source is None or not relation:
-                self._evidence.leave_out("relation without a turn of the user")
-            elif not all(end == USER or self._evidence.says(end) for end in ends):
-                self._evidence.leave_out("relation of something nobody named")
-            elif slot_of(item.relation) is None or SECRET.search(
-                f"{item.relation} is {item.object}"
-            ):
-                self._evidence.leave_out("relation with a secret")
-            else:
-                key = (
-                    normalised(ends[0]), relation, normalised(ends[1]), source[0].event_id
-                )  # fmt: skip
-                found.setdefault(
-                    key,
-                    TripleDraft(
-                        subject=ends[0],
-                        relation=relation,
-                        object=ends[1],
-                        event_id=source[0].event_id,
-                        functional=functional,
-                        confidence=CONFIDENCE,
-                        other_event_ids=source[1],
-                    ),
-                )
-        return sorted(found.values(), key=lambda draft: self._evidence.order[draft.event_id])
-
     def _founded_statements(
-        self, items: Iterable[StatementItem]
-    ) -> list[tuple[StatementItem, tuple[str, ...]]]:
+        self, items: Iterable[FactOperation]
+    ) -> list[tuple[FactOperation, tuple[str, ...]]]:
         """Return the statements with a user turn as source, each text once, with the ids of its
         turns."""
-        found: dict[str, tuple[StatementItem, tuple[str, ...]]] = {}
+        found: dict[str, tuple[FactOperation, tuple[str, ...]]] = {}
         for item in items:
             source = self._evidence.source([*item.turns])
             if source is None:
                 self._evidence.leave_out("statement without a turn of the user")
-            elif SECRET.search(item.text):
+            elif SECRET.search(item.statement):
                 self._evidence.leave_out("statement with a secret")
-            elif self._evidence.terms.isdisjoint(search_terms(item.text)):
+            elif self._evidence.terms.isdisjoint(search_terms(item.statement)):
                 self._evidence.leave_out("statement without a word from the turns")
             else:
                 ids = [source[0].event_id, *source[1]]
                 ordered = tuple(sorted(ids, key=lambda event_id: self._evidence.order[event_id]))
-                found.setdefault(normalised(item.text), (item, ordered))
+                found.setdefault(normalised(item.statement), (item, ordered))
         return list(found.values())
 
     def _emotions(self) -> dict[str, Emotion]:

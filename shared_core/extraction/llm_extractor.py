@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 
 from shared_core.core.domain import (
+    Conclusions,
     Event,
     Extraction,
     HeldFact,
@@ -28,6 +30,7 @@ from shared_core.core.telemetry import REASON, REFUSED, SKIPPED
 from shared_core.errors import InvalidInput, ModelOutputInvalid
 from shared_core.extraction.earlier_turns import with_context
 from shared_core.extraction.evidence import SECRET
+from shared_core.extraction.fact_review import outdated_facts, review_listing
 from shared_core.extraction.gate import may_tell
 from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing, listing_of
 from shared_core.extraction.llm_drafts import AnswerDrafting, ModelAnswer
@@ -37,6 +40,7 @@ from shared_core.extraction.llm_schema import (
     REFLECTION,
     Element,
     ReflectionItem,
+    ReviewItem,
     lists_schema,
     numbers_of,
 )
@@ -59,9 +63,9 @@ from shared_core.ports.storage import Extractor
 log = logging.getLogger("hippocampus")
 
 MODEL_VERSION: Final = "llm-v3"
-EXTRACT: Final = "extract.v3"
+EXTRACT: Final = "extract.v4"
 SUMMARY: Final = "summary"
-REFLECT: Final = "reflect.v1"
+REFLECT: Final = "reflect.v2"
 FORGET: Final = "forget.v1"
 
 MAX_INPUT_TOKENS: Final = 16_000
@@ -199,7 +203,7 @@ class ModelExtractor:
         drafts = await asyncio.to_thread(drafting.drafts_from, answer)
         _log_left_out(drafts.refused)
         behind = _after_last(part, answer) if truncated else []
-        unread = tuple(behind) if answer.facts or answer.statements else ()
+        unread = tuple(behind) if answer.facts else ()
         return replace(
             drafts,
             usage=usage,
@@ -244,22 +248,36 @@ class ModelExtractor:
             )
         return summary, usage
 
-    async def reflect(self, memories: Sequence[Memory]) -> tuple[list[InsightDraft], ModelUsage]:
-        """Return insights from memories of one user, each with at least two as evidence.
+    async def reflect(
+        self, memories: Sequence[Memory], held: Sequence[HeldFact], now: datetime
+    ) -> Conclusions:
+        """Return insights from memories of one user, and which of the held facts are out of date.
 
-        Of many memories the newest are read.
+        Each insight rests on at least two memories. Of many memories and facts the newest are read,
+        of each what fits half of max_input_tokens.
         """
-        shown = await asyncio.to_thread(_numbered, memories, self._max_input_tokens)
+        room = self._max_input_tokens // 2
+        shown = await asyncio.to_thread(_numbered, memories, room)
         if len(shown) < LEAST_EVIDENCE:
-            return [], ModelUsage()
+            return Conclusions()
+        listing = await asyncio.to_thread(review_listing, held, room)
         text = "\n".join(line for line, _ in shown.values())
-        values = {"memories": text, "language": _language_note(text)}
+        values = {
+            "today": now.date().isoformat(),
+            "memories": text,
+            "held": listing.text or NONE,
+            "language": _language_note(text),
+        }
         schema = lists_schema("Reflection", REFLECTION)
-        items, usage = await self.ask(
+        (insights, reviewed, malformed), usage = await self.ask(
             load_prompt(REFLECT), values, schema, tuple(REFLECTION), _reflections
         )
         ids = {number: memory_id for number, (_, memory_id) in shown.items()}
-        return _insights(items, ids), usage
+        drafts, left_out = _insights(insights, ids)
+        outdated, refused = outdated_facts(reviewed, listing, now, REFLECT)
+        refused += left_out + Counter({"malformed element": malformed})
+        _log_left_out(refused)
+        return Conclusions(insights=drafts, outdated=outdated, refused=refused, usage=usage)
 
     async def telling(
         self, request: Event, topics: Sequence[str], memories: Sequence[Memory]
@@ -354,10 +372,12 @@ def _answer(reading: ParsedJson) -> tuple[ModelAnswer, bool]:
     )
 
 
-def _reflections(reading: ParsedJson) -> list[ReflectionItem]:
-    items, wrong = read_items(reading.value.get("insights"), ReflectionItem, MAX_ELEMENTS)
-    _check({"insights": items}, wrong, reading)
-    return items
+def _reflections(reading: ParsedJson) -> tuple[list[ReflectionItem], list[ReviewItem], int]:
+    """Return the insights and reviewed facts of an answer, and how many elements are malformed."""
+    insights, wrong = read_items(reading.value.get("insights"), ReflectionItem, MAX_ELEMENTS)
+    facts, unread = read_items(reading.value.get("facts"), ReviewItem, MAX_ELEMENTS)
+    _check({"insights": insights, "facts": facts}, [*wrong, *unread], reading)
+    return insights, facts, len(wrong) + len(unread)
 
 
 def _choice(reading: ParsedJson) -> list[int]:
@@ -391,7 +411,6 @@ def _complaint(reply: ModelReply, error: Unreadable) -> str:
 def _after_last(part: Transcript, answer: ModelAnswer) -> list[str]:
     """Return the ids of the user turns after the last one a truncated answer reached."""
     numbers = [number for fact in answer.facts for number in fact.turns]
-    numbers += [number for statement in answer.statements for number in statement.turns]
     last = max((number for number in numbers if number in part.turns), default=0)
     return [
         event.event_id
@@ -448,7 +467,10 @@ def _numbered(memories: Sequence[Memory], max_tokens: int) -> dict[int, tuple[st
     }
 
 
-def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> list[InsightDraft]:
+def _insights(
+    items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]
+) -> tuple[list[InsightDraft], Counter[str]]:
+    """Return the insights that enough memories support, and how many others there were, and why."""
     drafts: dict[str, InsightDraft] = {}
     left_out: Counter[str] = Counter()
     for item in items:
@@ -467,8 +489,7 @@ def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> l
                     memory_ids=evidence,
                 ),
             )
-    _log_left_out(left_out)
-    return list(drafts.values())
+    return list(drafts.values()), left_out
 
 
 def _log_left_out(reasons: Mapping[str, int]) -> None:

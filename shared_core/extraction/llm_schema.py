@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from shared_core.core.domain import InsightCategory, JsonValue
 from shared_core.core.namespaces import clean_text
@@ -26,7 +26,7 @@ OWNERS: Final = frozenset(
     ("user_id", "userid", "owner", "owner_id", "app", "app_name", "scope", "namespace", "tenant")
 )
 """Keys a model may not use: the owner of a memory comes from its thread, never from an answer."""
-Operation = Literal["add", "update", "end", "deny", "doubt", "keep", "forget"]
+Operation = Literal["add", "update", "end", "deny", "doubt", "keep", "forget", "event"]
 OPERATIONS: Final[Mapping[Operation, Sequence[object]]] = {
     "add": ("add", "assert", "new", "", None),
     "update": ("update", "replace", "change", "correct"),
@@ -35,8 +35,9 @@ OPERATIONS: Final[Mapping[Operation, Sequence[object]]] = {
     "doubt": ("doubt",),
     "keep": ("keep", "confirm"),
     "forget": ("forget", "erase"),
+    "event": ("event", "statement"),
 }
-"""The operations on facts, each with the words that models write for it."""
+"""The operations of an answer, each with the words that models write for it."""
 FACT_ID: Final = re.compile(r"\[?f?(\d{1,6})\]?", re.IGNORECASE)
 SCHEMA_WORDS: Final = ("type", "properties", "required", "items", "enum", "description")
 
@@ -84,19 +85,23 @@ def _fact_id(value: object) -> object:
     return f"f{int(match[1])}" if match else text
 
 
+def _row_ids(value: object) -> list[str]:
+    """Return the ids in a list, or in a text with commas: "f3" for "[F3]" or 3."""
+    given = value if isinstance(value, list) else str(value or "").split(",")
+    return [*dict.fromkeys(filter(None, (_row_id(one) for one in given[:MAX_TURNS])))]
+
+
+def _row_id(value: object) -> str:
+    text = str(_one_line(value) or "").strip("[] ").lower()
+    return f"f{text}" if text.isdigit() else text
+
+
 def _truth(value: object) -> bool:
     return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
 
 
 Turns = Annotated[list[int], BeforeValidator(numbers_of), Field(min_length=1)]
-# The schema asks for one turn; extra turns a model names are further sources.
-TurnOrTurns = Annotated[
-    list[int], BeforeValidator(numbers_of), Field(min_length=1), WithJsonSchema({"type": "integer"})
-]
 Value = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_VALUE_CHARACTERS)]
-Named = Annotated[
-    str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_VALUE_CHARACTERS)
-]
 Text = Annotated[
     str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
 ]
@@ -123,10 +128,10 @@ class Element(BaseModel):
 
 
 class FactOperation(Element):
-    """What turns do to a fact; the prompt "extract" explains each field.
+    """What turns do to a fact, or an event; the prompt "extract" explains each field.
 
-    id: a shown fact, or "". A new fact needs a slot and a statement, any other operation an id or a
-    slot. A request to forget needs a topic (value), an id or turns (of).
+    id: a shown fact, or "". A new fact needs a slot and a statement, an event a statement, any
+    other operation an id or a slot. A request to forget needs a topic (value), an id or turns (of).
     """
 
     op: Annotated[Operation, BeforeValidator(_operation)] = "add"
@@ -147,25 +152,12 @@ class FactOperation(Element):
         """Refuse an operation that says of no fact what it does to it."""
         if self.op == "add" and not (self.slot and self.statement):
             raise ValueError("adds a fact without a slot or a statement")
-        if not (self.id or self.slot or (self.op == "forget" and (self.value or self.of))):
+        if self.op == "event":
+            if not self.statement:
+                raise ValueError("tells an event without a statement")
+        elif not (self.id or self.slot or (self.op == "forget" and (self.value or self.of))):
             raise ValueError("names no fact")
         return self
-
-
-class StatementItem(Element):
-    """A statement that several turns support together."""
-
-    turns: Turns
-    text: Text
-
-
-class RelationItem(Element):
-    """An edge of the knowledge graph."""
-
-    turn: TurnOrTurns
-    subject: Named
-    relation: Named
-    object: Named
 
 
 class ReflectionItem(Element):
@@ -177,12 +169,19 @@ class ReflectionItem(Element):
     importance: Importance = IMPORTANCE
 
 
-EXTRACTION: Final[Mapping[str, type[Element]]] = {
-    "facts": FactOperation,
-    "statements": StatementItem,
-    "relations": RelationItem,
-}
-REFLECTION: Final[Mapping[str, type[Element]]] = {"insights": ReflectionItem}
+class ReviewItem(Element):
+    """What became of a held fact, as others show; the prompt "reflect" explains each field."""
+
+    op: Annotated[Literal["end", "update"], BeforeValidator(_operation)] = "end"
+    id: Annotated[str, BeforeValidator(_row_id)]
+    because: Annotated[list[str], BeforeValidator(_row_ids)] = []
+    until: Value = ""
+    value: Value = ""
+    statement: OptionalText = ""
+
+
+EXTRACTION: Final[Mapping[str, type[Element]]] = {"facts": FactOperation}
+REFLECTION: Final[Mapping[str, type[Element]]] = {"facts": ReviewItem, "insights": ReflectionItem}
 
 
 CHOICE_SCHEMA: Final[Mapping[str, JsonValue]] = {

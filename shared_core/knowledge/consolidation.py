@@ -22,6 +22,7 @@ from shared_core.core.domain import (
     KnownPerson,
     Memory,
     MemoryId,
+    MemoryKind,
     ModelUsage,
     Scope,
     ThreadId,
@@ -33,6 +34,7 @@ from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.draft_validation import (
     ValidatedDrafts,
     identifying_facts,
+    resting_on,
     validated,
     without_turns,
 )
@@ -290,8 +292,9 @@ class Consolidation:
         return chosen, usage
 
     async def _memories_near(self, turn: Event, queries: Sequence[str]) -> list[Memory]:
-        """Return the turns, facts and statements before a turn that are near to one of these."""
-        options = RecallOptions(now=self.clock(), limit=NEAR, kinds=["episodic", "semantic"])
+        """Return turns, facts, statements and reflections before a turn, near to one of these."""
+        kinds: list[MemoryKind] = ["episodic", "semantic", "reflection"]
+        options = RecallOptions(now=self.clock(), limit=NEAR, kinds=kinds)
         found: dict[MemoryId, Memory] = {}
         for query in dict.fromkeys(one[-REQUEST_CHARACTERS:] for one in queries[:NEAR]):
             hits = await recall(self.storage, self.embedding, self.scope, query, options)
@@ -325,9 +328,9 @@ class Consolidation:
     ) -> ThreadWindow | None:
         """Read the thread after something was forgotten; keep what the extractor drew of the rest.
 
-        The asking turns are blank now, but what they tell beside is kept. If another turn or the
-        summary of the thread is gone, the next run sums the thread up, because the summary of this
-        one may tell of it.
+        The asking turns are blank now, but what they tell beside is kept, unless it rests on a fact
+        that went. If another turn or the summary of the thread is gone, the next run sums the
+        thread up, because the summary of this one may tell of it.
         """
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
         shown = await self._shown(reading, held) if reading else None
@@ -335,9 +338,10 @@ class Consolidation:
         if before is None or shown is None or formed is None:
             return None
         gone = (_blank(shown) - _blank(before)) - asking
-        if gone:
-            extraction = without_turns(formed.drafts.extraction, gone)
-            formed = replace(formed, drafts=replace(formed.drafts, extraction=extraction))
+        known = {one.memory_id for one in shown.people}
+        known |= {one.memory_id for one in await self._held()}
+        extraction = resting_on(without_turns(formed.drafts.extraction, gone), known)
+        formed = replace(formed, drafts=replace(formed.drafts, extraction=extraction))
         if formed.summary and (gone or (before.summary and not shown.summary)):
             formed = replace(formed, replay=(), summary="", summed_anew=False, more=True)
         self._formed = formed
@@ -412,7 +416,9 @@ class Consolidation:
             self.storage, self.embedding, self.scope, faded_stated_again(known.facts, facts),
             self.embedded,
         )  # fmt: skip
-        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.restated_facts)
+        graph = plan_edges(
+            triples, known.edges, facts.opened, said_at, uuid7, facts.restated_facts, facts.closed
+        )  # fmt: skip
         rows = self._rows(reading, formed, facts, graph)
         vectors = await self._vectors(rows)
         plan = RunPlan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
@@ -53,6 +53,7 @@ def plan_edges(
     said_at: Mapping[str, datetime],
     new_id: Callable[[], UUID],
     restated_facts: Sequence[PlannedFact] = (),
+    closing: Collection[UUID] = (),
 ) -> EdgePlan:
     """Return the changes that triples, in the order of their turns, make to the known edges.
 
@@ -70,8 +71,10 @@ def plan_edges(
         said_at: maps event ids to the times of the turns.
         new_id: makes edge ids.
         restated_facts: known facts that the run states again (FactPlan.restated_facts).
+        closing: facts that the run ends, and their edges with them; a new fact in the place of one
+            states its edge anew.
     """
-    fold = _EdgeFold(known, facts, restated_facts, new_id)
+    fold = _EdgeFold(known, facts, restated_facts, new_id, closing)
     for draft in drafts:
         if normalised(draft.subject) and normalised(draft.object):
             fold.state(draft, said_at[draft.event_id])
@@ -87,11 +90,13 @@ class _EdgeFold:
         facts: Sequence[PlannedFact],
         restated_facts: Sequence[PlannedFact],
         new_id: Callable[[], UUID],
+        closing: Collection[UUID],
     ) -> None:
         self.plan = EdgePlan()
         self._facts = facts
         self._restated_facts = restated_facts
         self._new_id = new_id
+        self._closing = {one.edge_id for one in known if one.fact_id in closing}
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         for one in known:
             times = sorted(one.stated_at) or [one.valid_from]
@@ -111,6 +116,7 @@ class _EdgeFold:
         if fact and fact in self._facts:  # what is to end or to begin is of another fact
             ends = (None, fact.valid_until)
             same = [one for one in same if one.valid_from <= at and one.valid_until in ends]
+            same = [one for one in same if one.row_id not in self._closing]
         anew = fact if fact in self._facts else None
         begins = fact.valid_from if fact and (anew or fact.valid_from > at) else None
         latest = max(at, begins or at)
@@ -151,6 +157,8 @@ class _EdgeFold:
         """Return the fact that an edge repeats; if it fell through, the one in its place."""
         restated = (draft.event_id, normalised(draft.object))
         for fact in (*self._facts, *self._restated_facts):
+            if not draft.event_id and normalised(fact.draft.subject) != normalised(draft.subject):
+                continue  # no turn tells them apart
             if restated == (fact.draft.event_id, normalised(fact.draft.value)):
                 moved = (one for one in self._facts if one.key == fact.key
                          and normalised(one.draft.value) == restated[1]

@@ -440,6 +440,20 @@ def grounds(extraction: Extraction, held: Sequence[HeldFact]) -> list[KnownPerso
     Drafts rest on facts as on those that name a person, so they take that form.
     """
     used = {one for draft in extraction.facts for one in draft.people}
+    return as_grounds([one for one in held if one.memory_id in used])
+
+
+def fallen_with(gone: HeldFact, held: Sequence[HeldFact]) -> list[HeldFact]:
+    """Return the held facts about a person, and the plans with them, if that relation ends."""
+    index = HeldIndex(one for one in held if one.ended_at is None)
+    index.drop(key_of(gone))
+    if not relation_of(gone) or _is_still_related(gone, index, ()):
+        return []
+    return [*(one for _, one in _fallen(gone, index, "")), *_plans_with(gone, index)]
+
+
+def as_grounds(held: Sequence[HeldFact]) -> list[KnownPerson]:
+    """Return facts in the form of what drafts may rest on."""
     return [
         KnownPerson(
             memory_id=one.memory_id,
@@ -448,9 +462,9 @@ def grounds(extraction: Extraction, held: Sequence[HeldFact]) -> list[KnownPerso
             statement=one.statement,
             turns=one.turns,
             told_at=one.stated_at,
+            expires_at=one.expires_at,
         )
         for one in held
-        if one.memory_id in used
     ]
 
 

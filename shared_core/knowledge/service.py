@@ -308,8 +308,9 @@ class Runs:
         storage = await self._handle.storage()
         try:
             return await reflect(
-                storage, self._handle.embedding, self._reflector, self._handle.clock, scope, limit
-            )
+                storage, self._handle.embedding, self._reflector, self._handle.clock, scope, limit,
+                self._relations,
+            )  # fmt: skip
         except ModelUnavailable as error:
             self.model.failed(error)
             raise
@@ -372,7 +373,7 @@ class ConsolidationJobs:
             report = await self._runs.reflect(job.scope, REFLECTED)
         except ModelKeyRefused as error:
             raise self._waiting(error) from error
-        return {"reflections": report.reflections_generated}
+        return {"reflections": report.reflections_generated, "ended": len(report.ended)}
 
     async def _consolidated(self, job: Job) -> RunReport:
         """Do a run. At the last attempt rules stand in for a model that fails.

@@ -122,14 +122,6 @@ def name_slots() -> list[str]:
     return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
 
 
-def edge_relation(given: str) -> tuple[str, bool]:
-    """Return a relation in snake_case, and whether it has one object at a time."""
-    name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
-    slot = _names_in("aliases").get(name, name)
-    found = _ontology().get(slot)
-    return name, bool(found and found[1])
-
-
 def slot_name(given: str) -> str | None:
     """Return the slot name to look up; None for "", which means all slots."""
     if not given:

@@ -147,7 +147,7 @@ def retiring(
         if memory is not None and memory.kind == "semantic" and not memory.is_fact:
             said_in[row.turn].add(row.target)
             found_here.memories.setdefault(row.target, _memory_of(memory))
-    for fact, (value, _) in found_here.values.items():
+    for fact, value in _given_up(found_here, plan):
         for turn in found_here.turns[fact]:
             found_here.pairs |= {
                 (fact, one)
@@ -155,6 +155,12 @@ def retiring(
                 if value in found_here.memories[one].text.lower()
             }
     return found_here
+
+
+def _given_up(retired: Retiring, plan: RunPlan) -> list[tuple[UUID, str]]:
+    """Return the ended facts and their values, without those that the run states in other words."""
+    anew = {shown(one.draft.value).lower() for one in plan.facts if one.valid_until is None}
+    return [(fact, value) for fact, (value, _) in retired.values.items() if value not in anew]
 
 
 def _add_ended(

@@ -40,7 +40,7 @@ _HELD = (
 )  # fmt: skip
 _EDGE = (
     "edge_id", "memory_id", "subject", "relation", "object", "valid_from", "valid_until",
-    "recorded_at",
+    "recorded_at", "fact_id",
 )  # fmt: skip
 _EVENT = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")))
 
@@ -118,7 +118,7 @@ def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
 def _held(row: Row, turns: Sequence[tuple[int, Turn]], ended_at: datetime | None) -> HeldFact:
     (
         memory_id, fact_type, slot, key, value, functional, recorded_at, begins, ends, text, shown,
-        thread_id, _, superseded_at, _,
+        thread_id, expires_at, superseded_at, _,
     ) = row  # fmt: skip
     about = key.removeprefix(slot)
     subject = about[1:].partition(":")[0] if about.startswith("@") else USER
@@ -138,6 +138,8 @@ def _held(row: Row, turns: Sequence[tuple[int, Turn]], ended_at: datetime | None
         ended_at=ended_at,
         begins_at=begins if begins > soon(recorded_at) else None,
         ends_at=ends if ended_at is None else None,
+        valid_from=begins,
+        expires_at=expires_at,
         is_ending=ended_at is None and bool(ends and superseded_at and superseded_at > recorded_at),
     )
 
@@ -182,7 +184,7 @@ def _fact(row: Row, times: Iterable[datetime]) -> KnownFact:
 
 
 def _edge(row: Row, times: Iterable[datetime]) -> KnownEdge:
-    edge_id, _, subject, relation, object_, valid_from, valid_until, recorded_at = row
+    edge_id, _, subject, relation, object_, valid_from, valid_until, recorded_at, fact_id = row
     return KnownEdge(
         edge_id=edge_id,
         subject=subject,
@@ -191,6 +193,7 @@ def _edge(row: Row, times: Iterable[datetime]) -> KnownEdge:
         valid_from=valid_from,
         valid_until=valid_until,
         stated_at=sorted(times) or [_stated_at(valid_from, valid_until, recorded_at)],
+        fact_id=fact_id,
     )
 
 

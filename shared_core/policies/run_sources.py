@@ -114,20 +114,22 @@ def add_memory_sources(
 ) -> list[SourceRow]:
     """Return the turns to add to memories; the turns of one basis say a memory together.
 
-    Only memories that a run derived from a thread get bases: a memory that a user wrote does not
-    go with a turn.
+    Only memories that this run writes, that one derived from a thread, or that have bases, get new
+    ones: a memory that a user wrote does not go with a turn.
     """
+    known = _by_target(found["bases"])
     derived = {
         place: memory
         for place, memory in placed.items()
-        if memory.run_id is not None and memory.thread_id is not None
+        if memory.memory_id in known
+        or (memory.run_id is not None and memory.thread_id is not None)
+        or memory.run_id == plan.run_id
     }
     given = [
         (derived[place].memory_id, source.turn, source.basis)
         for source in plan.sources
         if (place := place_of(source.address)) in derived
     ]
-    known = _by_target(found["bases"])
     for memory in derived.values():
         if not memory.keeps_sources:
             known.pop(memory.memory_id, None)

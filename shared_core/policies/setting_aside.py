@@ -83,7 +83,8 @@ class NamedBeside:
     """What a request names beside a topic.
 
     turns: they go with all that was drawn from them. asking: the turns that ask; they go alone.
-    memories: they go with the turns that they come from, and with the summaries of these.
+    memories: they go with the turns that they come from, and so do, of those turns, summaries,
+    reflections, and facts that have ended. A reflection that is named goes alone.
     """
 
     turns: frozenset[TurnKey] = frozenset()
@@ -118,7 +119,7 @@ def set_aside(
         most: maximum number of memories; of more none is set aside.
     """
     about: list[_Memory] = []
-    chosen, repeated, stated = yield from _named_memories(named_beside)
+    chosen, repeated, stated = yield from _named_memories(named_beside, now)
 
     def goes(one: _Memory) -> bool:
         return one.memory_id in chosen or one.text in repeated or is_about(one.text)
@@ -215,38 +216,45 @@ def _is_before(one: _Memory, asked_at: datetime) -> bool:
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
-def _named_memories(named: NamedBeside) -> Policy[tuple[set[UUID], frozenset[str], set[UUID]]]:
+def _named_memories(
+    named: NamedBeside, now: datetime
+) -> Policy[tuple[set[UUID], frozenset[str], set[UUID]]]:
     """Return the ids of the memories that a request names beside its topic, texts, and edges.
 
     The texts are those of facts and summaries, which profiles repeat. The edges are stated by the
-    turns that go, and by no other.
+    turns that go, and by no other. A reflection has many turns, so one that is named goes alone.
     """
     if named == NOTHING_NAMED:
         return set(), frozenset(), set()
     these = one_of("memory_id", sorted(named.memories))
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    facts = Join("facts", "f", (("memory_id", "memory_id"),), is_left=True)
+    of_one_matter = one_of("m.kind", ["episodic", "item", "semantic", "summary"])
     told, texts = yield [
-        Select("memory_sources", ("thread_id", "event_id"), (these,)),
+        Select("memory_sources", ("thread_id", "event_id"), (these, of_one_matter), (memories,)),
         Select("facts", ("m.text",), (these,), (memories,)),
     ]
     telling = {(row[0], row[1]) for row in told}
     turns = sorted({*named.turns, *named.asking, *telling})
     where = (one_of_rows(("thread_id", "event_id"), turns),)
-    columns = ("memory_id", "thread_id", "event_id", "m.kind", "m.text", "m.superseded_at")
+    columns = (
+        "memory_id", "thread_id", "event_id", "m.kind", "m.text", "m.superseded_at", "f.valid_until"
+    )  # fmt: skip
     going = sorted({*named.turns, *telling})
     of_going = one_of_rows(("thread_id", "event_id"), going)
     rows, edges = yield [
-        Select("memory_sources", columns, where, (memories,)),
+        Select("memory_sources", columns, where, (memories, facts)),
         Select("edge_sources", ("edge_id",), (of_going,), is_distinct=True),
     ]
     these = one_of("edge_id", sorted(row[0] for row in edges))
     [sources] = yield [Select("edge_sources", ("edge_id", "thread_id", "event_id"), (these,))]
     stated = {row[0] for row in sources} - {row[0] for row in sources if row[1:] not in going}
     found, repeated = {*named.memories}, {row[0] for row in texts}
-    for memory_id, thread_id, event_id, kind, text, ended_at in rows:
+    for memory_id, thread_id, event_id, kind, text, ended_at, until in rows:
         turn = (thread_id, event_id)
+        has_ended = ended_at is not None or (until is not None and until <= now)
         goes = turn in named.turns or kind == "episodic"
-        goes |= turn in telling and (kind == "summary" or ended_at is not None)
+        goes |= turn in telling and (kind in ("summary", "reflection") or has_ended)
         found |= {memory_id} if goes else set()
         repeated |= {text} if goes and kind == "summary" else set()
     return found, frozenset(repeated), stated

@@ -245,7 +245,10 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEdge:
-    """A current or ended edge of the graph. stated_at: as in KnownFact."""
+    """A current or ended edge of the graph.
+
+    stated_at: as in KnownFact. fact_id: the fact that it ends with.
+    """
 
     edge_id: UUID
     subject: str
@@ -254,6 +257,7 @@ class KnownEdge:
     valid_from: datetime
     valid_until: datetime | None = None
     stated_at: Sequence[datetime] = ()
+    fact_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

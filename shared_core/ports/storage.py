@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from shared_core.core.domain import (
+    Conclusions,
     Event,
     Extraction,
     HeldFact,
-    InsightDraft,
     KnownPerson,
     Memory,
     MemoryId,
@@ -150,9 +150,12 @@ class Reflector(Protocol):
     def name(self) -> str: ...
 
     async def reflect(
-        self, memories: Sequence[Memory]
-    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
-        """Return conclusions, each with the memory_ids of its provenance."""
+        self, memories: Sequence[Memory], held: Sequence[HeldFact], now: datetime
+    ) -> Conclusions:
+        """Return insights, each with the memory_ids of its provenance, and outdated facts.
+
+        held: facts that hold, then those that ended, the newest of each kind first.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ HELD = [HeldFact(
     stated_at=datetime(2026, 1, 1, tzinfo=UTC),
 )]  # fmt: skip
 SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
-OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget"]
+OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget", "event"]
 
 
 def chat(**options: Any) -> ChatOpenAI:
@@ -88,7 +88,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     [first, *_] = sent(cassette)
     schema = first["response_format"]["json_schema"]["schema"]
     assert "json_schema" == first["response_format"]["type"]
-    assert ["facts", "statements", "relations", "summary"] == schema["required"]
+    assert ["facts", "summary"] == schema["required"]
     assert [*OPERATIONS, None] == schema["properties"]["facts"]["items"]["properties"]["op"]["enum"]
     assert SHOWN in first["messages"][1]["content"]
     assert ["system", "user"] == [message["role"] for message in first["messages"]]
@@ -96,7 +96,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     assert not any(event_id in json.dumps(first) for event_id in IDS)
     assert reader.usage.calls == len(cassette) <= 2
     assert reader.usage.input_tokens > 1000 and 0 < reader.usage.output_tokens <= 2 * 400
-    assert f"llm-v3/extract.v3/{MODEL}" == reader.name
+    assert f"llm-v3/extract.v4/{MODEL}" == reader.name
 
 
 async def test_langchain_openai_streams(cassette):

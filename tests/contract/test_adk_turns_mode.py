@@ -19,12 +19,8 @@ from adk_memory.conformance.samples import WHO, event as said, session, texts
 from shared_core import run_sync
 
 AT = 1_700_000_000.25
-TOOLS = session(
-    said("t1", "The compiler is a fine piece of work."),
-    said("t2"),
-    said("t3", "True. That optimising compiler (GCC) flies!", author="model"),
-    session_id="tools",
-)
+TOOLS = session(said("t1", "The compiler is a fine piece of work."), said("t2"), said("t3",
+    "True. That optimising compiler (GCC) flies!", author="model"), session_id="tools")  # fmt: skip
 TRIPS = session(said("r1", "My holidays are in Portugal.", timestamp=AT), session_id="trips")
 
 

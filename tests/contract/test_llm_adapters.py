@@ -261,7 +261,7 @@ async def test_every_face_takes_a_model(face, dsn):
         facts, summary = await learned(engine)
     finally:
         await close()
-    assert [f"residence=Oslo by llm-v3/extract.v3/{name}"] == facts
+    assert [f"residence=Oslo by llm-v3/extract.v4/{name}"] == facts
     assert "She lives in Oslo." == summary
 
 

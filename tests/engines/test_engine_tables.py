@@ -8,14 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared_core.core.row_text import (
-    double_text,
-    fields_of,
-    jsonb_text,
-    read_value,
-    real_text,
-    value_text,
-)
+from shared_core.core import row_text
 from shared_core.ports.tables import NOW, tables
 from shared_core.storage._rows import to_tsvector
 from shared_core.storage.oceanbase.connection import columns as oceanbase
@@ -156,15 +149,17 @@ WORDS = [
 
 
 def words_text(words: str) -> str:
-    return value_text("tsvector", to_tsvector(read_value("terms", "tsvector", json.dumps(words))))
+    return row_text.value_text(
+        "tsvector", to_tsvector(row_text.read_value("terms", "tsvector", json.dumps(words)))
+    )
 
 
 @pytest.mark.parametrize(
     ("sql", "values", "written"),
     [
-        ("SELECT %s::float8::text", NUMBERS, double_text),
-        ("SELECT %s::float4::text", REALS, real_text),
-        ("SELECT %s::jsonb::text", DOCUMENTS, jsonb_text),
+        ("SELECT %s::float8::text", NUMBERS, row_text.double_text),
+        ("SELECT %s::float4::text", REALS, row_text.real_text),
+        ("SELECT %s::jsonb::text", DOCUMENTS, row_text.jsonb_text),
         ("SELECT to_json(%s::tsvector::text)::text", WORDS, words_text),
     ],
     ids=["doubles", "reals", "documents", "words"],
@@ -176,4 +171,6 @@ def test_values_are_written_as_postgresql_does(connection, sql, values, written)
 
 def test_a_value_keeps_its_letters():
     line = '{"table": "events", "row": {"a":  {"x":1.10 , "y": [1]} ,"b" : "c\\u0041", "d":null}}'
-    assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == fields_of(line)
+    assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == row_text.fields_of(
+        line
+    )

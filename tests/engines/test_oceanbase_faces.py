@@ -24,19 +24,7 @@ from numpy.typing import NDArray
 from turns import said
 from typer.testing import CliRunner
 
-from shared_core import (
-    EmbeddingMismatch,
-    ExtractionStrategy,
-    InvalidInput,
-    MemoryCoreError,
-    MemoryEngine,
-    MemoryManager,
-    NewMemory,
-    OceanBaseMemoryProvider,
-    Scope,
-    StorageUnavailable,
-    open_memory,
-)
+import shared_core as core
 from shared_core.cli.main import app
 from shared_core.errors import StorageReadOnly
 from shared_core.mcp import server as mcp_server
@@ -45,7 +33,7 @@ from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import migrate
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 
-ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
+ANA, ZHU = core.Scope("app", "ana"), core.Scope("app", "朱莉")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +45,7 @@ def uri(seekdb):
 @pytest.fixture
 async def memory(uri):
     """The memory of an agent whom no other test knows."""
-    async with OceanBaseMemoryProvider(uri, agent_id=uuid4().hex, worker=False) as memory:
+    async with core.OceanBaseMemoryProvider(uri, agent_id=uuid4().hex, worker=False) as memory:
         yield memory
 
 
@@ -71,7 +59,7 @@ def told(hits: object) -> list[str]:
      ("朱莉", "用户叫什么名字？", "我叫朱莉。")],
 )  # fmt: skip
 async def test_a_name_that_was_told_is_used_later(memory, name, question, said):
-    assert isinstance(memory, MemoryManager)
+    assert isinstance(memory, core.MemoryManager)
     await memory.append_event("monday", said)
     assert (await memory.consolidate("monday")).facts_opened == 1
     window = await memory.context("friday", question, system_prompt="Be kind.", max_tokens=500)
@@ -125,8 +113,8 @@ LOOK_ALIKE = (
 
 
 async def test_agents_whose_names_look_alike_share_nothing(memory, uri):
-    agents = [OceanBaseMemoryProvider(uri, agent_id=name).scope for name in LOOK_ALIKE]
-    assert agents == [Scope("agents", name) for name in LOOK_ALIKE]
+    agents = [core.OceanBaseMemoryProvider(uri, agent_id=name).scope for name in LOOK_ALIKE]
+    assert agents == [core.Scope("agents", name) for name in LOOK_ALIKE]
     for number, agent in enumerate(agents):
         turn = said("e", f"The secret number is {number}.")
         await memory.engine.append_events(agent, "s", [turn])
@@ -136,7 +124,9 @@ async def test_agents_whose_names_look_alike_share_nothing(memory, uri):
 
 
 async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(memory):
-    with pytest.raises(InvalidInput, match="session, is too long: it takes at most 1,492 bytes"):
+    with pytest.raises(
+        core.InvalidInput, match="session, is too long: it takes at most 1,492 bytes"
+    ):
         await memory.append_event("s" * 1493, "My name is Ann.")
     await memory.append_event("s" * 1492, "My name is Ann.")
     assert (await memory.consolidate("s" * 1492)).facts_opened == 1
@@ -160,10 +150,10 @@ class Odd:
 async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_by_words(
     seekdb_dsn,
 ):
-    provider = partial(OceanBaseMemoryProvider, seekdb_dsn, agent_id="a", worker=False)
+    provider = partial(core.OceanBaseMemoryProvider, seekdb_dsn, agent_id="a", worker=False)
     for value in (math.nan, math.inf, -math.inf):
         async with provider(embedder=Odd(value)) as memory:
-            with pytest.raises(MemoryCoreError):
+            with pytest.raises(core.MemoryCoreError):
                 await memory.append_event("s", "I like tea.")
             assert await memory.engine.list_memories(memory.scope) == []
     async with provider(embedder=Odd(0.0)) as memory:
@@ -179,13 +169,13 @@ async def test_a_store_of_its_own_name_takes_an_oceanbase(uri):
         await store.aput(("app", "朱莉", "memories"), "k1", {"text": "She plays the cello."})
         found = await store.asearch(("app", "朱莉", "memories"), query="cello")
         assert any("cello" in str(item.value) for item in found)
-    with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
+    with pytest.raises(core.InvalidInput, match="OceanBase, not in 'embedded'"):
         OceanBaseHippocampusStore()
 
 
 async def test_what_is_important_is_found_among_much_that_is_not(memory):
-    some = [NewMemory(text=f"Tea number {n} is nice.", importance=2.0) for n in range(200)]
-    some += [NewMemory(text="The user once drank some tea.", importance=n) for n in (3.0, 5.7)]
+    some = [core.NewMemory(text=f"Tea number {n} is nice.", importance=2.0) for n in range(200)]
+    some += [core.NewMemory(text="The user once drank some tea.", importance=n) for n in (3.0, 5.7)]
     await memory.engine.remember(memory.scope, some)
     for least, count in ((0.0, 5), (0.3, 2), (0.57, 1), (0.58, 0)):
         hits = await memory.recall("Tea number 7", min_importance=least)
@@ -204,8 +194,8 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 def test_an_option_that_cannot_be_is_called_as_it_was_given():
     for options, why in BAD_OPTIONS:
-        with pytest.raises(InvalidInput, match=why):
-            OceanBaseMemoryProvider(**{"uri": NOWHERE, "agent_id": "a", **options})
+        with pytest.raises(core.InvalidInput, match=why):
+            core.OceanBaseMemoryProvider(**{"uri": NOWHERE, "agent_id": "a", **options})
 
 
 BAD_ARGUMENTS: dict[str, tuple[object, ...]] = {
@@ -232,27 +222,31 @@ async def test_errors_name_the_argument_that_was_given(memory):
     for name, values in BAD_ARGUMENTS.items():
         for given, call in itertools.product(values, calls[name]):
             shown = rf".* got {given!r}$" if name == "limit" else ""
-            with pytest.raises(InvalidInput, match=f"^{name} {shown}"):
+            with pytest.raises(core.InvalidInput, match=f"^{name} {shown}"):
                 await call(given)
     assert await memory.recall("x", limit=100_000, min_importance=0.5) == []
-    with pytest.raises(InvalidInput, match="event_type 'shout'"):
+    with pytest.raises(core.InvalidInput, match="event_type 'shout'"):
         await memory.append_event("s", "x", event_type="shout")
 
 
 def test_where_it_is_may_stand_in_the_environment(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
-    with pytest.raises(InvalidInput, match="got 'postgresql://localhost/x'"):
-        OceanBaseMemoryProvider(agent_id="a")
+    with pytest.raises(core.InvalidInput, match="got 'postgresql://localhost/x'"):
+        core.OceanBaseMemoryProvider(agent_id="a")
     monkeypatch.setenv("HIPPOCAMPUS_URI", NOWHERE)
-    assert OceanBaseMemoryProvider(agent_id="a").scope == Scope("agents", "a")
+    assert core.OceanBaseMemoryProvider(agent_id="a").scope == core.Scope("agents", "a")
     monkeypatch.delenv("HIPPOCAMPUS_URI")
-    with pytest.raises(InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
-        OceanBaseMemoryProvider(agent_id="a")
+    with pytest.raises(core.InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
+        core.OceanBaseMemoryProvider(agent_id="a")
 
 
 async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
-    options: Any = {"agent_id": "a", "later": True, "strategy": ExtractionStrategy(delay_s=10_000)}
-    async with OceanBaseMemoryProvider(seekdb_dsn, **options) as memory:
+    options: Any = {
+        "agent_id": "a",
+        "later": True,
+        "strategy": core.ExtractionStrategy(delay_s=10_000),
+    }
+    async with core.OceanBaseMemoryProvider(seekdb_dsn, **options) as memory:
         await memory.append_event("s", "My name is Ann.")
         assert told(await memory.recall("name")) == ["My name is Ann."]
         assert [] == await memory.engine.facts(memory.scope)
@@ -282,20 +276,20 @@ class Letters:
 
 async def test_another_model_takes_over(seekdb_dsn):
     texts = [f"Ana has seen {name}." for name in ("a zebra", "a quail", "an ox", "a lynx")]
-    async with open_memory(seekdb_dsn, worker=False) as memory:
+    async with core.open_memory(seekdb_dsn, worker=False) as memory:
         await memory.remember(ANA, texts)
         report = await memory.reembed(Letters())
         assert (4, 0, 0) == (report.embedded, report.left, report.dropped)
-    async with open_memory(seekdb_dsn, embedder=Letters(), worker=False) as memory:
+    async with core.open_memory(seekdb_dsn, embedder=Letters(), worker=False) as memory:
         [hit, *_] = await memory.search(ANA, "zebra zebra")
         assert texts[0] == hit.memory.text
         await memory.remember(ANA, "Ana has seen an emu.")
         report = await memory.reembed(Letters(), drop_old=True)
         assert (0, 0, 4) == (report.embedded, report.left, report.dropped)
-        with pytest.raises(EmbeddingMismatch, match="26 dimensions here before"):
+        with pytest.raises(core.EmbeddingMismatch, match="26 dimensions here before"):
             await memory.reembed(Letters(20))
-    with pytest.raises(EmbeddingMismatch, match="letters"):
-        async with open_memory(seekdb_dsn, worker=False) as memory:
+    with pytest.raises(core.EmbeddingMismatch, match="letters"):
+        async with core.open_memory(seekdb_dsn, worker=False) as memory:
             await memory.remember(ANA, "With the old one.")
 
 
@@ -328,7 +322,7 @@ def test_commands_work_as_on_postgresql(uri, tmp_path):
 
 async def test_it_is_served_over_mcp(uri):
     async with (
-        open_memory(uri, worker=False) as memory,
+        core.open_memory(uri, worker=False) as memory,
         Client(mcp_server.build(memory, "app", "mcp")) as mcp,
     ):
         kept = await mcp.call_tool("remember", {"text": "My cat is called Mia."})
@@ -377,7 +371,7 @@ def executed(port: int, *statements: str, database: str | None = None) -> Any:
         return cursor.fetchall()
 
 
-async def size_of(memory: MemoryEngine) -> int:
+async def size_of(memory: core.MemoryEngine) -> int:
     """Return what the tables take, once the server tells it: not in its first seconds."""
     while True:
         size = (await memory.report()).size_bytes
@@ -389,7 +383,7 @@ async def size_of(memory: MemoryEngine) -> int:
 @pytest.mark.tail
 @pytest.mark.timeout(300)
 async def test_the_whole_loop_runs_on_a_server(port):
-    async with open_memory(f"seekdb://root@127.0.0.1:{port}/app", worker=False) as memory:
+    async with core.open_memory(f"seekdb://root@127.0.0.1:{port}/app", worker=False) as memory:
         report = await memory.report()
         assert (report.engine, report.schema) == ("SeekDB server", "app")
         turns = ["My name is Ana.", "I live in Oslo.", "I moved to Bergen."]
@@ -401,9 +395,9 @@ async def test_the_whole_loop_runs_on_a_server(port):
         assert {fact.value for fact in await memory.facts(ANA)} == {"Ana", "Bergen"}
         reader = f"seekdb://reader:r@127.0.0.1:{port}/app"
         executed(port, "CREATE USER reader IDENTIFIED BY 'r'", "GRANT SELECT ON app.* TO reader")
-        async with open_memory(reader, worker=False, track_access=False) as read_only:
+        async with core.open_memory(reader, worker=False, track_access=False) as read_only:
             assert "Bergen" in (await read_only.recall(ANA, "Where do I live?"))[0].memory.text
-            with pytest.raises(StorageUnavailable, match="reader"):
+            with pytest.raises(core.StorageUnavailable, match="reader"):
                 await read_only.append_events(ANA, "t1", [said(9, "I moved to Rome.")])
             [one, *_] = await read_only.list_memories(ANA)
             read = NewAccesses(ANA, one.memory_id, Accesses(1, one.occurred_at))
@@ -421,13 +415,13 @@ async def test_the_whole_loop_runs_on_a_server(port):
 
 async def test_who_may_not_log_in_is_told_so_without_the_password(port):
     uri = f"oceanbase://nobody@shop#east:s3cret@127.0.0.1:{port}/app"
-    with pytest.raises(StorageUnavailable) as refused:
-        async with open_memory(uri):
+    with pytest.raises(core.StorageUnavailable) as refused:
+        async with core.open_memory(uri):
             pass
     assert "nobody@shop#east:***@127.0.0.1" in str(refused.value)
     assert "s3cret" not in str(refused.value)
-    with pytest.raises(StorageUnavailable, match="cannot be used"):
-        async with open_memory("seekdb://root@127.0.0.1:1/app"):
+    with pytest.raises(core.StorageUnavailable, match="cannot be used"):
+        async with core.open_memory("seekdb://root@127.0.0.1:1/app"):
             pass
 
 
@@ -437,6 +431,6 @@ async def test_a_statement_that_is_too_long_says_what_to_do(port, monkeypatch):
     settings = Settings(uri=f"seekdb://root@127.0.0.1:{port}/app", home=Path())
     database = OceanBaseDatabase(settings)
     await database.open()
-    with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
+    with pytest.raises(core.InvalidInput, match="texts this large.* max_allowed_packet"):
         await database.read(lambda tx: tx.rows("SELECT length(%s)", ["x" * 3_000_000]))
     await database.close()

@@ -38,14 +38,9 @@ def tell_mem0(dsn: str, folder: str) -> list[dict[str, Any]]:
             return [1.0, len(text) / 100, text.count(" ") / 10]
 
     store = {"connection_string": dsn, "embedding_model_dims": 3, "collection_name": "mem0"}
-    memory: Any = Memory.from_config(
-        {
-            "llm": NEVER_CALLED,
-            "embedder": NEVER_CALLED,
-            "vector_store": {"provider": "pgvector", "config": store},
-            "history_db_path": str(Path(folder) / "history.db"),
-        }
-    )
+    memory: Any = Memory.from_config({"llm": NEVER_CALLED, "embedder": NEVER_CALLED,
+        "vector_store": {"provider": "pgvector", "config": store},
+        "history_db_path": str(Path(folder) / "history.db")})  # fmt: skip
     memory.embedding_model = Lengths()
     try:
         for user, role, text, about in TOLD:

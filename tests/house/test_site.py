@@ -274,9 +274,7 @@ def test_the_page_of_settings_names_the_defaults_of_the_code(monkeypatch):
     for name in rows:
         monkeypatch.delenv(name, raising=False)
     settings, switches = load_settings(), {True: "on", False: "off"}
-    expected = {
-        "HIPPOCAMPUS_SCHEMA": settings.db_schema,
-        "HIPPOCAMPUS_PRIVACY": settings.privacy,
+    expected = {"HIPPOCAMPUS_SCHEMA": settings.db_schema, "HIPPOCAMPUS_PRIVACY": settings.privacy,
         "HIPPOCAMPUS_GRAPH": switches[settings.graph],
         "HIPPOCAMPUS_PROFILES": switches[settings.profiles],
         "HIPPOCAMPUS_FORGET_REQUESTS": switches[settings.forget_requests],
@@ -284,8 +282,7 @@ def test_the_page_of_settings_names_the_defaults_of_the_code(monkeypatch):
         "HIPPOCAMPUS_RESIDENT_MB": str(settings.resident_mb),
         "HIPPOCAMPUS_POOL_SIZE": str(settings.pool_size),
         "HIPPOCAMPUS_CLEANUP_HOURS": "off" if settings.cleanup_hours is None else "",
-        "HIPPOCAMPUS_APP": ConversationSettings().app,
-    }
+        "HIPPOCAMPUS_APP": ConversationSettings().app}  # fmt: skip
     for field, variable in VARIABLES.items():
         if field != "app":
             value = getattr(ConversationSettings(), field)

@@ -9,13 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from shared_core import Scope
-from shared_core.core.domain import MemoryId, MemoryKind
+from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import memories_namespace, path_of, rest_of, scope_path
 from shared_core.core.retention_policy import Fate, Rules, Stage
-from shared_core.knowledge.reviving import read_faded
-from shared_core.policies import fading, retention, reviving
+from shared_core.policies import retention
 from shared_core.policies.timing import RULES
-from shared_core.ports.retention import Archived, Counts, Kept, RetentionRow, Revival, Weak
+from shared_core.ports.retention import Counts, Kept, RetentionRow, Weak
 from shared_core.ports.storage import Storage
 from shared_core.retention import pages
 
@@ -80,19 +79,6 @@ class Calls:
         count, average, _ = await pages.weak_below(self.storage, path, weak, self.clock())
         return count, average
 
-    async def forget_weak(self, scope: Scope, weak: Weak, ids: Sequence[UUID]) -> list[UUID]:
-        tenant = scope_path(scope)
-        policy = partial(fading.erase_weak, tenant, ids, weak, self.clock())
-        return await self.storage.transact(tenant, policy)
-
-    async def set_pinned(
-        self, scope: Scope, ids: Sequence[UUID], pinned: bool
-    ) -> Sequence[MemoryId]:
-        tenant = scope_path(scope)
-        pin = partial(retention.pin, ids, self.clock())
-        policy = pin if pinned else partial(retention.unpin, tenant, ids)
-        return await self.storage.transact(tenant, policy)
-
     async def staged(
         self, scope: Scope, stages: Sequence[Stage], kinds: Sequence[MemoryKind] | None,
         limit: int, offset: int,
@@ -100,14 +86,6 @@ class Calls:
         tenant = scope_path(scope)
         asked = partial(retention.staged, tenant, stages, kinds, limit, offset)
         return await self.storage.query(tenant, asked)
-
-    async def out_of_recall(self, scope: Scope, ids: Sequence[UUID]) -> list[Archived]:
-        return await read_faded(self.storage, scope, ids)
-
-    async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
-        tenant = scope_path(scope)
-        policy = partial(reviving.bring_back, tenant, revival, self.clock())
-        return await self.storage.transact(tenant, policy)
 
     async def stats(
         self, app: str, now: datetime, days: Sequence[float]

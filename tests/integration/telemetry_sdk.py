@@ -63,13 +63,9 @@ def points() -> dict[str, list[Any]]:
 
 def values() -> dict[tuple[str, frozenset[tuple[str, Any]]], float]:
     """Return the value of each point, of a histogram its count, by name and attributes."""
-    return {
-        (name, frozenset(point.attributes.items())): getattr(point, "value", None)
-        if hasattr(point, "value")
-        else point.count
-        for name, found in points().items()
-        for point in found
-    }
+    return {(name, frozenset(point.attributes.items())): getattr(point, "value",
+        None) if hasattr(point, "value") else point.count for name,
+        found in points().items() for point in found}  # fmt: skip
 
 
 class Growth:

@@ -16,7 +16,7 @@ from shared_core.core.domain import Extraction, FactDraft, InsightDraft, Stateme
 from shared_core.knowledge.edge_planning import stated_edges
 from shared_core.nlp.relation_schema import DECLARED
 from tests.integration.test_runs import Scripted, fact
-from tests.unit.scripted_model import reading
+from tests.unit.scripted_model import fact as told_of, reading
 
 BRUNO = "Bruno is Ann's dog and fears thunder."
 
@@ -157,9 +157,8 @@ NAMED = {
 async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann, language, at_once):
     *texts, name, company = NAMED[language]
     turns = [said(number, text) for number, text in enumerate(texts, 1)]
-    edge = {"subject": name, "relation": "works_at", "object": company}
-    answers = [[{**edge, "turn": 2}]] if at_once else [[], [{**edge, "turn": 1}]]
-    extractor, _ = reading(*({"facts": [], "relations": answer} for answer in answers))
+    told = [told_of([2 if at_once else 1], "employer", company, subject=name)]
+    extractor, _ = reading(*({"facts": answer} for answer in ([told] if at_once else [[], told])))
     ann = read_by(ann, extractor)
     for given in [turns] if at_once else [[turn] for turn in turns]:
         await ann.append_events("t", given)

@@ -222,18 +222,12 @@ def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn):
-    talk = [
-        json.dumps(HELLO).encode(),
-        json.dumps(READY).encode(),
-        b"this is no JSON",
+    talk = [json.dumps(HELLO).encode(), json.dumps(READY).encode(), b"this is no JSON",
         b'{"jsonrpc": "2.0", "id": 2, "method": "no/such/method"}',
         b'{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": "none"}',
-        b"\xff\xfe\x00broken",
-        b"[" * 100_000,
-        json.dumps(call(4, "remember", text="lone \ud800 and NUL \0")).encode(),
-        json.dumps(call(5, "no_such_tool")).encode(),
-        json.dumps(call(6, "recall", query="lone")).encode(),
-    ]
+        b"\xff\xfe\x00broken", b"[" * 100_000, json.dumps(call(4, "remember",
+        text="lone \ud800 and NUL \0")).encode(), json.dumps(call(5, "no_such_tool")).encode(),
+        json.dumps(call(6, "recall", query="lone")).encode()]  # fmt: skip
     command = [*warm_python(), *COMMAND, "--user", "ana", "--uri", dsn]
     pipes: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **pipes, cwd=ROOT) as server:
@@ -477,11 +471,8 @@ def servers_of(page: Path) -> list[dict[str, Any]]:
     return named
 
 
-DIFFERENT = {
-    json.dumps([server["command"], server["args"], server.get("env", {})]): server
-    for page in PAGES
-    for server in servers_of(page)
-}
+DIFFERENT = {json.dumps([server["command"], server["args"], server.get("env",
+    {})]): server for page in PAGES for server in servers_of(page)}  # fmt: skip
 """Clients that start the same command in the same environment are one."""
 
 

@@ -85,12 +85,14 @@ async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
 
 async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with):
     debt, tea = fact([1], "debt", "600", "Huw owes Rhys 600."), fact([2], "like", "tea")
-    model = RightModel([debt, tea], [forgets(1, "that money trouble")], summary="Huw owes 600.")
-    model.relations = [{"turn": 1, "subject": "Huw", "relation": "debtor_of", "object": "Rhys"}]
+    friend = fact([1], "relation.friend", "Rhys", "Huw, who owes 600, has Rhys.", subject="Huw")
+    model = RightModel(
+        [debt, tea, friend], [forgets(1, "that money trouble")], summary="Huw owes 600."
+    )
     ann = ann_with(llm=model)
     await session(ann, 0, "Huw is 600 behind with Rhys", "i like tea")
     assert (await ann.graph.neighbourhood("Huw")).edges
-    model.summary, model.tells, model.relations = "", "600", []
+    model.summary, model.tells = "", "600"
     asked = "about Huw, that money trouble wasn't mine to tell. Lose it"
     await session(ann, 6, asked, "it rained all week here", "and the shop was full")
     assert "600 behind" in model.asked[-1].prompt
@@ -112,6 +114,17 @@ async def test_what_is_chosen_of_the_same_turns_is_not_learned_from_them(ann_wit
     model.tells, ann = "600", ann_with(llm=model)
     await session(ann, 0, "Huw is 600 behind", "i like tea", "Huw, that trouble, lose it. in Leeds")
     assert ([], ["Leeds"]) == (await told(ann, "600"), await ann.values())
+
+
+async def test_what_rests_on_a_fact_that_is_forgotten_in_the_same_answer_is_not_kept(ann_with):
+    again = "The user's brother is Sven; they talk again."
+    words = {"op": "update", "of": "Sven", "value": "Sven", "statement": again}
+    brother = fact([1], "relation.brother", "Sven", "The user's brother is Sven, who owes 600.")
+    model = RightModel([brother], [words, fact([1], "like", "goose"), forgets(1, "the 600")])
+    model.tells, ann = "600", ann_with(llm=model)
+    await session(ann, 0, "my brother Sven owes me 600")
+    await session(ann, 6, "Sven brings the goose. what i told of the 600, throw it away")
+    assert ([], ["goose"]) == (await told(ann, "600"), await ann.values())
 
 
 async def test_an_unusable_choice_forgets_what_the_first_answer_names(ann_with):

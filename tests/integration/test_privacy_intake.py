@@ -17,13 +17,11 @@ from turns import said
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.core.domain import (
-    NO_USAGE,
+    Conclusions,
     Extraction,
     FactDraft,
     InsightDraft,
     JsonValue,
-    Memory,
-    ModelUsage,
     StatementDraft,
 )
 from shared_core.extraction.rule_based import RuleExtractor
@@ -65,11 +63,10 @@ class Scripted(RuleExtractor):
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
         return self.found.pop(0)
 
-    async def reflect(
-        self, memories: Sequence[Memory]
-    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+    async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
         found = [(self.concluded.get(one.text), (one.memory_id,)) for one in memories]
-        return [InsightDraft(text=text, memory_ids=ids) for text, ids in found if text], NO_USAGE
+        insights = [InsightDraft(text=text, memory_ids=ids) for text, ids in found if text]
+        return Conclusions(insights=insights)
 
 
 def fact(slot: str, statement: str, **more: Any) -> FactDraft:
@@ -259,12 +256,8 @@ async def test_off_leaves_what_was_keyed(dsn, monkeypatch):
 
 
 async def test_small_talk_and_system_text_are_history_and_no_memory(shared_memory, scope):
-    turns = [
-        keyed("a", "Hello!"),
-        keyed("b", "You are a helpful assistant. I live in Oslo.", role="system"),
-        keyed("c", "I live in Leeds."),
-        keyed("d", "好的，谢谢"),
-    ]
+    turns = [keyed("a", "Hello!"), keyed("b", "You are a helpful assistant. I live in Oslo.",
+        role="system"), keyed("c", "I live in Leeds."), keyed("d", "好的，谢谢")]  # fmt: skip
     await shared_memory.append_events(scope, "t", turns)
     await shared_memory.consolidate(scope, "t")
     kept = await shared_memory.list_memories(scope, kinds=["episodic"])
@@ -275,13 +268,10 @@ async def test_small_talk_and_system_text_are_history_and_no_memory(shared_memor
 
 async def test_a_nod_that_answers_a_question_is_kept(shared_memory, scope):
     turns = [
-        keyed("a", "Are you allergic to nuts?", role="agent"),
-        keyed("b", "No"),
-        keyed("c", "你住在上海吗？", role="agent"),
-        keyed("d", "对"),
-        keyed("e", "Noted.", role="agent"),
-        keyed("f", "Nice"),
-    ]
+        keyed("a", "Are you allergic to nuts?", role="agent"), keyed("b", "No"),
+        keyed("c", "你住在上海吗？", role="agent"), keyed("d", "对"),
+        keyed("e", "Noted.", role="agent"), keyed("f", "Nice"),
+    ]  # fmt: skip
     await shared_memory.append_events(scope, "t", turns)
     kept = await shared_memory.list_memories(scope, kinds=["episodic"])
     assert {"No", "对"} == {one.text for one in kept if one.source_event_ids[0] in "bdf"}

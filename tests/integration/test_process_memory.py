@@ -106,12 +106,8 @@ async def test_example_10_1_a_session_of_two_minutes(dsn):
             await memory.process_memory(text, user_id="user_001")
             watch.advance(seconds=40)
         summary = await memory.end_session(user_id="user_001")
-    assert summary["session_info"] == {
-        "event_count": 3,
-        "duration_seconds": 120,
-        "created_at": "2026-01-22T10:00:00Z",
-        "ended_at": "2026-01-22T10:02:00Z",
-    }
+    assert summary["session_info"] == {"event_count": 3, "duration_seconds": 120,
+        "created_at": "2026-01-22T10:00:00Z", "ended_at": "2026-01-22T10:02:00Z"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -270,12 +266,8 @@ async def test_a_chinese_name_in_an_english_sentence_is_remembered(talk):
         "My name is 王伟. I live in 上海.", "My daughter is called 灿灿.", "She loves 画画.",
         "I met 李娜 in 北京.",
     )  # fmt: skip
-    assert set(await talk.stored()) == {
-        "My name is 王伟.",
-        "I live in 上海.",
-        "灿灿 is my daughter and loves 画画.",
-        "I met 李娜 in 北京.",
-    }
+    assert set(await talk.stored()) == {"My name is 王伟.", "I live in 上海.",
+        "灿灿 is my daughter and loves 画画.", "I met 李娜 in 北京."}  # fmt: skip
     found = await talk.contents("What does my daughter love?")
     assert "灿灿 is my daughter and loves 画画." in found
 

@@ -36,12 +36,8 @@ ENGLISH = talk(
     message("I want to learn Rust because it is fast. My daughter Mia helps me."),
 )
 MOVED = talk("tuesday", message("I live in Lisbon now. I feel sad.", at=TUESDAY))
-CHINESE = talk(
-    "周一",
-    message("我叫小明，我住在北京。我想学习编程！"),
-    message("好的，小明。", "assistant"),
-    message("今天去了迪士尼，很开心。"),
-)
+CHINESE = talk("周一", message("我叫小明，我住在北京。我想学习编程！"), message("好的，小明。",
+    "assistant"), message("今天去了迪士尼，很开心。"))  # fmt: skip
 
 
 @dataclass

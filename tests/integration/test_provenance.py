@@ -9,18 +9,17 @@ from person import Person, read_by
 from turns import said
 
 from shared_core import Event, JobType, RetentionPolicy
-from shared_core.core.domain import NO_USAGE, InsightDraft, Memory, ModelUsage
+from shared_core.core.domain import NO_USAGE, Conclusions, InsightDraft, ModelUsage
 from shared_core.extraction.rule_based import RuleExtractor
-
-Insights = tuple[Sequence[InsightDraft], ModelUsage]
 
 
 class Concluding(RuleExtractor):
     """A fake: reads by rules, and concludes one thing from all memories."""
 
-    async def reflect(self, memories: Sequence[Memory]) -> Insights:
+    async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
         ids = tuple(memory.memory_id for memory in memories)
-        return [InsightDraft(text="Ana hides an affair with Zorro.", memory_ids=ids)], NO_USAGE
+        text = "Ana hides an affair with Zorro."
+        return Conclusions(insights=[InsightDraft(text=text, memory_ids=ids)])
 
 
 async def said_again_and_again(ann: Person, text: str) -> list[Any]:
@@ -135,12 +134,8 @@ async def test_a_summary_that_expired_is_no_part_of_the_next(ann):
 async def test_expired_turns_without_a_memory_are_swept(memory, scope, dsn):
     ann = Person(memory, scope, dsn)
     soon = datetime.now(UTC) + timedelta(hours=1)
-    turns = [
-        said(1, "I like papayas.", expires_at=soon),
-        said(2, "ok", expires_at=soon),
-        said(3, "Be kind to Zorro.", role="system", expires_at=soon),
-        said(4, "ok"),
-    ]
+    turns = [said(1, "I like papayas.", expires_at=soon), said(2, "ok", expires_at=soon), said(3,
+        "Be kind to Zorro.", role="system", expires_at=soon), said(4, "ok")]  # fmt: skip
     await ann.append_events("t", turns)
     await memory.sweep_expired()
     left = "SELECT event_id FROM hippocampus.events ORDER BY seq"
@@ -195,12 +190,12 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann):
 
 async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann):
     class Interrupted(Concluding):
-        async def reflect(self, memories: Sequence[Memory]) -> Insights:
+        async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
             facts = [one for one in memories if one.kind == "semantic"]
             if not seen:
                 await ann.say(2, "I live in Rome now.")
             seen.append([one.text for one in facts])
-            return await super().reflect(facts)
+            return await super().reflect(facts, held, now)
 
     seen: list[list[str]] = []
     ann = read_by(ann, Interrupted())

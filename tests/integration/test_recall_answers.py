@@ -27,12 +27,9 @@ def filled(shared_memory):
     """A user with five memories, which no test changes."""
     user = Person(shared_memory, Scope(f"app {uuid4().hex}", "ann"))
     texts = [
-        TEA,
-        "The dog is called Rex.",
-        "Bob sails on Sundays.",
-        "她喜欢喝绿茶。",
+        TEA, "The dog is called Rex.", "Bob sails on Sundays.", "她喜欢喝绿茶。",
         "ann drinks green tea, every morning",
-    ]
+    ]  # fmt: skip
     run_sync(user.remember(texts))
     return user
 
@@ -229,18 +226,10 @@ async def test_the_three_factors_can_be_weighed(ann):
     assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
 
 
-CHANGES = {
-    "en": (
-        ["I work at a bank in Leeds.", "I now work at a shop in York.", "It rained all day."],
-        "Where do I work?",
-        "Where did I work before?",
-    ),
-    "zh": (
-        ["我在银行工作。", "我现在在超市工作了。", "今天下了一整天的雨。"],
-        "我在哪里工作？",
-        "我以前在哪里工作？",
-    ),
-}
+CHANGES = {"en": (["I work at a bank in Leeds.", "I now work at a shop in York.",
+    "It rained all day."], "Where do I work?", "Where did I work before?"),
+    "zh": (["我在银行工作。", "我现在在超市工作了。", "今天下了一整天的雨。"], "我在哪里工作？",
+    "我以前在哪里工作？")}  # fmt: skip
 
 
 @pytest.mark.parametrize("language", CHANGES)

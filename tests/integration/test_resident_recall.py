@@ -8,18 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from resident_users import (
-    ANN,
-    BOB,
-    DrawnVectors,
-    by_index,
-    by_statement,
-    drawn,
-    index_of,
-    indexes,
-    make_resident,
-    until,
-)
+import resident_users as users
 from turns import START, said
 
 from adk_memory import OpenMemoryService
@@ -52,15 +41,15 @@ QUESTIONS = (
 
 @pytest.fixture
 async def memory(dsn):
-    async with drawn(dsn) as memory:
+    async with users.drawn(dsn) as memory:
         yield memory
 
 
 @pytest.fixture
 async def talked(memory):
     """A memory with an index of Ann, who talked."""
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
+    await talk(memory, users.ANN, 1)
+    await users.make_resident(memory, users.ANN)
     return memory
 
 
@@ -83,8 +72,8 @@ async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
 def talked_thrice(postgres):
     """A memory of three talks, from which the tests read."""
     for dsn in postgres.lend():
-        memory = drawn(dsn)
-        run_sync(talk(memory, ANN))
+        memory = users.drawn(dsn)
+        run_sync(talk(memory, users.ANN))
         yield memory
         run_sync(memory.close())
 
@@ -107,20 +96,20 @@ def memories(hits: Any) -> list[Any]:
 )  # fmt: skip
 async def test_recall_returns_the_same_with_an_index(talked_thrice, monkeypatch, options):
     memory = talked_thrice
-    await make_resident(memory, ANN)
-    found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
-    near = [await memory.search(ANN, question) for question in QUESTIONS]
-    assert [scope_path(ANN)] == indexes(memory).users
-    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
+    await users.make_resident(memory, users.ANN)
+    found = [await memory.recall(users.ANN, question, **options) for question in QUESTIONS]
+    near = [await memory.search(users.ANN, question) for question in QUESTIONS]
+    assert [scope_path(users.ANN)] == users.indexes(memory).users
+    monkeypatch.setattr(users.indexes(memory), "_most_bytes", 0)
     for question, answer, nearest in zip(QUESTIONS, found, near, strict=True):
-        expected = await memory.recall(ANN, question, **options)
+        expected = await memory.recall(users.ANN, question, **options)
         assert memories(expected) == memories(answer), question
         assert [hit.matched for hit in expected] == [hit.matched for hit in answer]
         for one, other in zip(expected, answer, strict=True):
             assert one.parts == pytest.approx(other.parts, abs=1e-4)
         assert expected.graph_results == answer.graph_results
         assert memories(expected.vector_results) == memories(answer.vector_results)
-        assert memories(await memory.search(ANN, question)) == memories(nearest)
+        assert memories(await memory.search(users.ANN, question)) == memories(nearest)
 
 
 @pytest.mark.parametrize(
@@ -134,34 +123,34 @@ async def test_recall_returns_the_same_with_an_index(talked_thrice, monkeypatch,
 )  # fmt: skip
 async def test_an_index_answers_with_the_candidates_of_the_statement(talked_thrice, options):
     memory = talked_thrice
-    await make_resident(memory, ANN)
+    await users.make_resident(memory, users.ANN)
     for question in QUESTIONS:
-        answer = await by_index(memory, ANN, question, **options)
+        answer = await users.by_index(memory, users.ANN, question, **options)
         assert answer is not None
-        assert await by_statement(memory, ANN, question, **options) == answer
+        assert await users.by_statement(memory, users.ANN, question, **options) == answer
 
 
 async def test_an_index_learns_of_new_names_in_the_graph(memory, dsn):
-    await talk(memory, ANN)
-    await make_resident(memory, ANN)
+    await talk(memory, users.ANN)
+    await users.make_resident(memory, users.ANN)
     question = "What about Zelda?"
-    assert not (await memory.recall(ANN, question)).graph_results
-    async with drawn(dsn) as other:
-        await other.graph.add(ANN, "Zelda", "works_at", "Harbour")
-        assert [edge.subject for edge in (await memory.recall(ANN, question)).graph_results]
-        await other.graph.merge_aliases(ANN, "Zelda", ["Zee"])
-    assert await by_index(memory, ANN, "What about Zee?") is not None
-    found = await memory.recall(ANN, "What about Zee?")
+    assert not (await memory.recall(users.ANN, question)).graph_results
+    async with users.drawn(dsn) as other:
+        await other.graph.add(users.ANN, "Zelda", "works_at", "Harbour")
+        assert [edge.subject for edge in (await memory.recall(users.ANN, question)).graph_results]
+        await other.graph.merge_aliases(users.ANN, "Zelda", ["Zee"])
+    assert await users.by_index(memory, users.ANN, "What about Zee?") is not None
+    found = await memory.recall(users.ANN, "What about Zee?")
     assert [edge.subject for edge in found.graph_results] == ["Zelda"]
 
 
 async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory):
-    await talk(memory, ANN, 1)
-    facts = {one.slot: one for one in await memory.facts(ANN, history=True)}
+    await talk(memory, users.ANN, 1)
+    facts = {one.slot: one for one in await memory.facts(users.ANN, history=True)}
     assert facts["plan"].superseded_at == facts["plan"].recorded_at
-    await make_resident(memory, ANN)
-    found = await by_index(memory, ANN, "Lisbon, nurse")
-    assert found == await by_statement(memory, ANN, "Lisbon, nurse")
+    await users.make_resident(memory, users.ANN)
+    found = await users.by_index(memory, users.ANN, "Lisbon, nurse")
+    assert found == await users.by_statement(memory, users.ANN, "Lisbon, nurse")
     ended = {text: share for _, text, *_, share, _, _, _ in found[0].values()}
     assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
@@ -170,128 +159,134 @@ async def test_the_statement_answers_what_arrays_cannot(talked):
     for options in (
         {"as_of": AsOf(known=START)}, {"filter": {"a": 1}}, {"namespace": ("app", "ann", "notes")},
     ):  # fmt: skip
-        assert await by_index(talked, ANN, "tea", **options) is None
-    assert await by_index(talked, ANN, "tea") is not None
+        assert await users.by_index(talked, users.ANN, "tea", **options) is None
+    assert await users.by_index(talked, users.ANN, "tea") is not None
 
 
 async def test_the_statement_answers_the_first_question_of_a_user(memory):
-    await talk(memory, ANN, 1)
-    assert await by_index(memory, ANN, "tea") is None
-    await until(lambda: indexes(memory).users)
-    assert await by_index(memory, ANN, "tea") is not None
-    assert await by_index(memory, BOB, "tea") is None  # nothing was ever written for him
-    assert [scope_path(ANN)] == indexes(memory).users
+    await talk(memory, users.ANN, 1)
+    assert await users.by_index(memory, users.ANN, "tea") is None
+    await users.until(lambda: users.indexes(memory).users)
+    assert await users.by_index(memory, users.ANN, "tea") is not None
+    assert (
+        await users.by_index(memory, users.BOB, "tea") is None
+    )  # nothing was ever written for him
+    assert [scope_path(users.ANN)] == users.indexes(memory).users
 
 
 async def test_the_indexes_used_last_stay_within_the_bound(memory, monkeypatch):
-    for scope in (ANN, BOB, CAT):
+    for scope in (users.ANN, users.BOB, CAT):
         await talk(memory, scope, 1)
-    await make_resident(memory, ANN)
-    one = indexes(memory).nbytes
-    monkeypatch.setattr(indexes(memory), "_most_bytes", int(2.5 * one))
-    await make_resident(memory, BOB)
-    await memory.recall(ANN, "tea")
-    await make_resident(memory, CAT)
-    assert [scope_path(ANN), scope_path(CAT)] == indexes(memory).users
-    assert indexes(memory).nbytes <= 2.5 * one
+    await users.make_resident(memory, users.ANN)
+    one = users.indexes(memory).nbytes
+    monkeypatch.setattr(users.indexes(memory), "_most_bytes", int(2.5 * one))
+    await users.make_resident(memory, users.BOB)
+    await memory.recall(users.ANN, "tea")
+    await users.make_resident(memory, CAT)
+    assert [scope_path(users.ANN), scope_path(CAT)] == users.indexes(memory).users
+    assert users.indexes(memory).nbytes <= 2.5 * one
 
 
 async def test_a_user_who_is_too_large_has_no_index(memory, monkeypatch):
-    await talk(memory, ANN, 1)
-    monkeypatch.setattr(indexes(memory), "_most_bytes", 600)
-    await memory.recall(ANN, "tea")
-    await until(lambda: indexes(memory)._refused)
-    assert [] == indexes(memory).users and await memory.recall(ANN, "tea")
+    await talk(memory, users.ANN, 1)
+    monkeypatch.setattr(users.indexes(memory), "_most_bytes", 600)
+    await memory.recall(users.ANN, "tea")
+    await users.until(lambda: users.indexes(memory)._refused)
+    assert [] == users.indexes(memory).users and await memory.recall(users.ANN, "tea")
 
 
 async def test_long_texts_count_before_an_index_is_read(memory, monkeypatch):
     """An index of a few long texts would be read in full only to be dropped."""
     words = Random(1)
-    await memory.remember(ANN, [" ".join(f"{words.random()}" for _ in range(2_000))])
-    monkeypatch.setattr(indexes(memory), "_most_bytes", 10_000)
-    read = indexes(memory)._read
+    await memory.remember(users.ANN, [" ".join(f"{words.random()}" for _ in range(2_000))])
+    monkeypatch.setattr(users.indexes(memory), "_most_bytes", 10_000)
+    read = users.indexes(memory)._read
     was_read = []
-    monkeypatch.setattr(indexes(memory), "_read", lambda *key: was_read.append(key) or read(*key))
-    await memory.recall(ANN, "tea")
-    await until(lambda: indexes(memory)._refused)
-    assert [] == was_read == indexes(memory).users
+    monkeypatch.setattr(
+        users.indexes(memory), "_read", lambda *key: was_read.append(key) or read(*key)
+    )
+    await memory.recall(users.ANN, "tea")
+    await users.until(lambda: users.indexes(memory)._refused)
+    assert [] == was_read == users.indexes(memory).users
 
 
 async def test_an_index_that_fails_leaves_those_of_other_users_alone(memory, monkeypatch, caplog):
-    await memory.remember(ANN, ["Ann likes tea."])
-    await memory.remember(BOB, ["Bob likes tea."])
-    load = indexes(memory)._load
+    await memory.remember(users.ANN, ["Ann likes tea."])
+    await memory.remember(users.BOB, ["Bob likes tea."])
+    load = users.indexes(memory)._load
 
     async def fails(key: tuple[str, str | None]) -> None:
-        if key[0] == scope_path(ANN):
+        if key[0] == scope_path(users.ANN):
             raise ValueError("no such array")
         await load(key)
 
-    monkeypatch.setattr(indexes(memory), "_load", fails)
-    await memory.recall(ANN, "tea")
-    await make_resident(memory, BOB)
-    assert [scope_path(BOB)] == indexes(memory).users and await memory.recall(ANN, "tea")
+    monkeypatch.setattr(users.indexes(memory), "_load", fails)
+    await memory.recall(users.ANN, "tea")
+    await users.make_resident(memory, users.BOB)
+    assert [scope_path(users.BOB)] == users.indexes(memory).users and await memory.recall(
+        users.ANN, "tea"
+    )
     assert "ValueError: no such array" in caplog.text
 
 
 async def test_old_vectors_that_are_dropped_leave_the_arrays(memory):
     """The model of this process is no longer in use: a question is refused, and no vector stays."""
 
-    class Other(DrawnVectors):
+    class Other(users.DrawnVectors):
         model = "another one"
 
-    await memory.remember(ANN, ["Ann likes tea.", "Ann has a cat."])
-    await make_resident(memory, ANN)
+    await memory.remember(users.ANN, ["Ann likes tea.", "Ann has a cat."])
+    await users.make_resident(memory, users.ANN)
     await memory.reembed(Other(), drop_old=True)
-    assert [] == indexes(memory).users
+    assert [] == users.indexes(memory).users
     with pytest.raises(EmbeddingMismatch, match="made by 'another one'"):
-        await memory.recall(ANN, "tea")
-    await until(lambda: [scope_path(ANN)] == indexes(memory).users)
-    found = await by_index(memory, ANN, "tea")
-    assert found == await by_statement(memory, ANN, "tea")
+        await memory.recall(users.ANN, "tea")
+    await users.until(lambda: [scope_path(users.ANN)] == users.indexes(memory).users)
+    found = await users.by_index(memory, users.ANN, "tea")
+    assert found == await users.by_statement(memory, users.ANN, "tea")
     assert np.isnan(found[1][0].numbers).all()  # no vector
 
 
 async def test_an_index_that_answers_nothing_is_dropped(talked):
-    indexes(talked).drop_idle(0)
-    assert [scope_path(ANN)] == indexes(talked).users
-    indexes(talked).drop_idle(time.monotonic())
-    assert [] == indexes(talked).users and 0 == indexes(talked).nbytes
+    users.indexes(talked).drop_idle(0)
+    assert [scope_path(users.ANN)] == users.indexes(talked).users
+    users.indexes(talked).drop_idle(time.monotonic())
+    assert [] == users.indexes(talked).users and 0 == users.indexes(talked).nbytes
 
 
 async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory):
-    await talk(memory, ANN, 1)
-    [key] = await memory.remember(ANN, ["The parrot is called Polly."])
-    await make_resident(memory, ANN)
-    index = index_of(memory)
-    vector = (await DrawnVectors().embed_passages(["The parrot is called Polly."]))[0]
+    await talk(memory, users.ANN, 1)
+    [key] = await memory.remember(users.ANN, ["The parrot is called Polly."])
+    await users.make_resident(memory, users.ANN)
+    index = users.index_of(memory)
+    vector = (await users.DrawnVectors().embed_passages(["The parrot is called Polly."]))[0]
     cosines = index._vectors @ vector
     assert b"Polly" in index._texts.tobytes() and cosines.max() > 0.99
     [term] = search_terms("Polly")
     assert hash(term) in index._words.tolist()
     words = index._words
-    await memory.forget(ANN, key)
-    await memory.recall(ANN, "parrot")
+    await memory.forget(users.ANN, key)
+    await memory.recall(users.ANN, "parrot")
     assert b"Polly" not in index._texts.tobytes() and (index._vectors @ vector).max() < 0.99
     assert hash(term) not in index._words.tolist() and not words.any()
 
 
 async def test_an_erasure_empties_the_arrays_at_once(talked):
-    index = index_of(talked)
-    await talked.erase(ANN)
-    assert [] == indexes(talked).users
+    index = users.index_of(talked)
+    await talked.erase(users.ANN)
+    assert [] == users.indexes(talked).users
     assert not index._texts.any() and not index._words.any() and not index._vectors.any()
 
 
 async def test_a_closed_memory_keeps_no_index(dsn):
-    async with drawn(dsn) as memory:
-        await talk(memory, ANN, 1)
-        await make_resident(memory, ANN)
-        index = index_of(memory)
-    assert [] == indexes(memory).users and not index._texts.any() and not index._words.any()
+    async with users.drawn(dsn) as memory:
+        await talk(memory, users.ANN, 1)
+        await users.make_resident(memory, users.ANN)
+        index = users.index_of(memory)
+    assert [] == users.indexes(memory).users and not index._texts.any() and not index._words.any()
     async with memory:
-        await make_resident(memory, ANN)
-        assert await by_index(memory, ANN, "tea") is not None
+        await users.make_resident(memory, users.ANN)
+        assert await users.by_index(memory, users.ANN, "tea") is not None
 
 
 def test_the_setting_is_in_megabytes(monkeypatch):
@@ -324,18 +319,18 @@ async def process(memory: MemoryEngine, question: str) -> Any:
 
 
 async def window(memory: MemoryEngine, question: str) -> Any:
-    return (await memory.context_window(ANN, "other", question)).prompt
+    return (await memory.context_window(users.ANN, "other", question)).prompt
 
 
 async def conversations(memory: MemoryEngine, question: str) -> Any:
-    searcher = memory.profiles.searcher(ANN)
+    searcher = memory.profiles.searcher(users.ANN)
     since = Filters(time_range=(START + timedelta(minutes=1), START + timedelta(days=9)))
     found = await searcher.search_conversations(question, filters=since)
     return [[hit.text for hit in one.hits] for one in found]
 
 
 async def hybrid(memory: MemoryEngine, question: str) -> Any:
-    found = await memory.profiles.searcher(ANN).hybrid_search(question, limit=20)
+    found = await memory.profiles.searcher(users.ANN).hybrid_search(question, limit=20)
     return [(one.text, near(one.score)) for one in found]
 
 
@@ -367,12 +362,12 @@ def asked(postgres):
                 said(f"{day}-{at}", text, START + timedelta(days=day, minutes=at))
                 for at, text in enumerate(SAID)
             ]
-            await memory.append_events(ANN, f"t{day}", events)
-            await memory.consolidate(ANN, f"t{day}")
-        await memory.remember(ANN, ["Ann likes the sea.", "Ann plays the violin."])
+            await memory.append_events(users.ANN, f"t{day}", events)
+            await memory.consolidate(users.ANN, f"t{day}")
+        await memory.remember(users.ANN, ["Ann likes the sea.", "Ann plays the violin."])
 
     for dsn in postgres.lend():
-        memory = drawn(dsn)
+        memory = users.drawn(dsn)
         run_sync(talk())
         yield memory
         run_sync(memory.close())
@@ -380,7 +375,7 @@ def asked(postgres):
 
 def watched(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list that grows by whether an index answered, for each request to the indexes."""
-    kept, answered = indexes(memory), []
+    kept, answered = users.indexes(memory), []
     recall = kept.recall
 
     async def noting(request: SearchRequest, edges: Any) -> Recalled | None:
@@ -399,26 +394,28 @@ def watched(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]
 )
 async def test_the_index_answers_and_as_the_statement_does(asked, monkeypatch, face):
     memory = asked
-    await make_resident(memory, ANN)
+    await users.make_resident(memory, users.ANN)
     answered = watched(memory, monkeypatch)
     found = [await face(memory, question) for question in ASKED]
     assert sum(answered) == len(ASKED) and any(found)
-    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
+    monkeypatch.setattr(users.indexes(memory), "_most_bytes", 0)
     assert found == [await face(memory, question) for question in ASKED]
     assert sum(answered) == len(ASKED)
 
 
 async def test_the_views_asked_last_are_kept_until_something_changes(memory):
-    await talk(memory, ANN)
+    await talk(memory, users.ANN)
 
     async def texts(kind: MemoryKind) -> list[str]:
-        return [hit.memory.text for hit in await memory.recall(ANN, "green tea", kinds=[kind])]
+        return [
+            hit.memory.text for hit in await memory.recall(users.ANN, "green tea", kinds=[kind])
+        ]
 
     def kept() -> list[int]:
-        [entry] = indexes(memory)._entries.values()
+        [entry] = users.indexes(memory)._entries.values()
         return [*map(id, entry.index._filtered.values())]
 
-    await make_resident(memory, ANN)
+    await users.make_resident(memory, users.ANN)
     before = await texts("semantic")
     views = kept()
     assert before == await texts("semantic") and 1 == len(views) and views == kept()
@@ -426,5 +423,5 @@ async def test_the_views_asked_last_are_kept_until_something_changes(memory):
         await texts(kind)
     assert KEPT_VIEWS == len(kept())
     assert before == await texts("semantic")
-    await memory.remember(ANN, ["Ann grows green tea."])
+    await memory.remember(users.ANN, ["Ann grows green tea."])
     assert "Ann grows green tea." in await texts("semantic")

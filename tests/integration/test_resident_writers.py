@@ -122,13 +122,8 @@ async def held(index: UserIndex) -> Any:
     if corpus is None:
         return []
     holders = sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True))
-    return [
-        [replace(one, memory=unread) for one in scored],
-        Near(corpus.similarity),
-        corpus.length.tolist(),
-        corpus.opens.tolist(),
-        holders,
-    ]
+    return [[replace(one, memory=unread) for one in scored], Near(corpus.similarity),
+        corpus.length.tolist(), corpus.opens.tolist(), holders]  # fmt: skip
 
 
 async def read_both(

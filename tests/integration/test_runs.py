@@ -17,12 +17,11 @@ from turns import START, said as said_at
 
 from shared_core import CallableEmbedder, Event, JobStatus, JobType, Scope, open_memory
 from shared_core.core.domain import (
-    NO_USAGE,
+    Conclusions,
     Emotion,
     Extraction,
     FactDraft,
     InsightDraft,
-    Memory,
     ModelUsage,
     StatementDraft,
     TripleDraft,
@@ -108,15 +107,11 @@ async def test_all_kinds_of_drafts_are_kept_with_their_turns(ann):
     told = "Cancan is Ann's daughter, is five and loves drawing."
     proud = Emotion(valence=0.8, arousal=0.4, label="proud")
     daughter = {"subject": "user", "relation": "daughter", "object": "Cancan"}
-    script = {
-        "e00002": Extraction(
-            statements=[states(told, 1, 2, importance=8, emotion=proud)],
-            insights=[InsightDraft(text="Family comes first for Ann.", event_ids=("e00002",))],
-            triples=[TripleDraft(event_id="e00001", **daughter)],
-            emotions={"e00002": Emotion(valence=0.9, arousal=0.5, label="joy")},
-            importance={"e00001": 8.0},
-        )
-    }
+    script = {"e00002": Extraction(statements=[states(told, 1, 2, importance=8, emotion=proud)],
+        insights=[InsightDraft(text="Family comes first for Ann.", event_ids=("e00002",))],
+        triples=[TripleDraft(event_id="e00001", **daughter)],
+        emotions={"e00002": Emotion(valence=0.9, arousal=0.5, label="joy")},
+        importance={"e00001": 8.0})}  # fmt: skip
     ann = read_by(ann, Scripted(script))
     turns = [said(1, "My daughter Cancan is five."), said(2, "She loves drawing, how lovely!")]
     await ann.append_events("t", turns)
@@ -219,14 +214,11 @@ async def test_undoing_a_run_restores_the_exact_state_before(ann):
             1, "Google", states("Ann works at Google.", 1), importance={"e00001": 7.0}
         ),
         "e00003": employed(
-            3,
-            "Meta",
-            insights=[InsightDraft(text="Ann changes jobs.", event_ids=("e00003",))],
-            triples=[works_at(3, "Meta")],
-            importance={"e00003": 9.0},
+            3, "Meta", insights=[InsightDraft(text="Ann changes jobs.", event_ids=("e00003",))],
+            triples=[works_at(3, "Meta")], importance={"e00003": 9.0},
             emotions={"e00003": Emotion(valence=0.5, arousal=0.5)},
         ),
-    }
+    }  # fmt: skip
     ann = read_by(ann, Scripted(script))
     first = [said(1, "I love tea. Google pays me."), said(2, "I live in Leeds.")]
     await ann.append_events("t", first)
@@ -658,12 +650,10 @@ class Telling(Counting):
             insights=[InsightDraft(text="Ann likes dogs.", event_ids=ids)],
         )
 
-    async def reflect(
-        self, memories: Sequence[Memory]
-    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+    async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
         self.calls.append("reflect")
         ids = tuple(one.memory_id for one in memories)
-        return [InsightDraft(text=self.statement, memory_ids=ids)], NO_USAGE
+        return Conclusions(insights=[InsightDraft(text=self.statement, memory_ids=ids)])
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

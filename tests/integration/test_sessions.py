@@ -44,28 +44,14 @@ async def test_the_status_and_the_end_are_told_as_documented(clocked, clock, dsn
     await clocked.process_memory("I like tea", ANN)
     clock.forward(minutes=25)
     status = await clocked.get_session_status(ANN)
-    assert status == {
-        "status": "success",
-        "has_active_session": True,
-        "session_info": {
-            "event_count": 2,
-            "created_at": "2026-01-22T10:00:00Z",
-            "last_active_at": "2026-01-22T10:20:00Z",
-            "time_until_timeout_seconds": 300,
-        },
-    }
+    assert status == {"status": "success", "has_active_session": True,
+        "session_info": {"event_count": 2, "created_at": "2026-01-22T10:00:00Z",
+        "last_active_at": "2026-01-22T10:20:00Z", "time_until_timeout_seconds": 300}}  # fmt: skip
     assert list(status) == ["status", "has_active_session", "session_info"]
     ended = await clocked.end_session(ANN)
-    assert ended == {
-        "status": "success",
-        "message": "Session ending, consolidation started",
-        "session_info": {
-            "event_count": 2,
-            "duration_seconds": 2700,
-            "created_at": "2026-01-22T10:00:00Z",
-            "ended_at": "2026-01-22T10:45:00Z",
-        },
-    }
+    assert ended == {"status": "success", "message": "Session ending, consolidation started",
+        "session_info": {"event_count": 2, "duration_seconds": 2700,
+        "created_at": "2026-01-22T10:00:00Z", "ended_at": "2026-01-22T10:45:00Z"}}  # fmt: skip
     none = {"status": "success", "message": "No active session", "session_info": None}
     assert await clocked.end_session(ANN) == none
     assert await clocked.end_session(user_id="nobody") == none

@@ -172,13 +172,8 @@ async def test_the_system_watches_the_connections_of_the_doctor(proxy, monkeypat
 
 
 async def test_the_parameters_of_the_dsn_win(proxy):
-    dsn = make_conninfo(
-        proxy[1],
-        keepalives_idle=77,
-        tcp_user_timeout=5000,
-        application_name="mine",
-        options="-c statement_timeout=150",
-    )
+    dsn = make_conninfo(proxy[1], keepalives_idle=77, tcp_user_timeout=5000,
+        application_name="mine", options="-c statement_timeout=150")  # fmt: skip
     database = database_at(dsn)
     async with await database.connect() as connection:
         assert (1, 77, 5, 3) == keepalive(connection)

@@ -200,12 +200,8 @@ def test_what_only_a_session_log_holds_is_not_shown(filled):
 async def test_doubtful_facts_are_marked(dsn):
     clock = doubting.Clock()
     async with open_memory(dsn, clock=clock, worker=False, extractor=doubting.Doubting()) as memory:
-        texts = (
-            "I live in Boston.",
-            "我喜欢爵士乐。",
-            "I might leave Boston.",
-            "我可能要离开爵士乐。",
-        )
+        texts = ("I live in Boston.", "我喜欢爵士乐。", "I might leave Boston.",
+            "我可能要离开爵士乐。")  # fmt: skip
         for day, text in enumerate(texts, 1):
             await Person(memory, doubting.ANN, clock=clock).say(day, text, author="ann")
     in_schema = make_conninfo(dsn, options="-c search_path=hippocampus,public")

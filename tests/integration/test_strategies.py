@@ -11,31 +11,22 @@ import psycopg
 import pytest
 from tenacity import wait_fixed
 
-from shared_core import (
-    ConversationSettings,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    MemoryRecord,
-    MemoryStrategy,
-    Scope,
-    open_memory,
-)
+import shared_core as core
 from shared_core.core.domain import Extraction, ModelUsage, StatementDraft
 from shared_core.core.namespaces import scope_path
 from tests.integration.talking import statements
 
 
-class Shout(MemoryStrategy):
+class Shout(core.MemoryStrategy):
     """Remembers all that was said, as it was said."""
 
     @property
     def name(self) -> str:
         return "shout"
 
-    async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
+    async def extract(self, events: Sequence[core.Event], user_id: str) -> list[core.MemoryRecord]:
         text = "Said: " + " ".join(event.text for event in events)
-        return [MemoryRecord(user_id=user_id, content=text, strategy_type=self.name)]
+        return [core.MemoryRecord(user_id=user_id, content=text, strategy_type=self.name)]
 
 
 class Broken(Shout):
@@ -43,7 +34,7 @@ class Broken(Shout):
 
     broken = True
 
-    async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
+    async def extract(self, events: Sequence[core.Event], user_id: str) -> list[core.MemoryRecord]:
         if self.broken:
             raise RuntimeError("out of order")
         return await super().extract(events, user_id)
@@ -54,7 +45,7 @@ class Weighing(Shout):
 
     metadata: Any = {"weight": 3}
 
-    async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
+    async def extract(self, events: Sequence[core.Event], user_id: str) -> list[core.MemoryRecord]:
         [record] = await super().extract(events, user_id)
         return [replace(record, metadata=self.metadata)]
 
@@ -64,21 +55,21 @@ class User:
     """A user who talks, and the database of all tests."""
 
     dsn: str
-    scope: Scope
+    scope: core.Scope
 
-    def opened(self, *strategies: object, **options: Any) -> MemoryEngine:
+    def opened(self, *strategies: object, **options: Any) -> core.MemoryEngine:
         if strategies:
-            options["conversation"] = ConversationSettings(strategies=strategies)
-        return open_memory(self.dsn, **options)
+            options["conversation"] = core.ConversationSettings(strategies=strategies)
+        return core.open_memory(self.dsn, **options)
 
-    async def say(self, memory: MemoryEngine, *inputs: str) -> bool:
+    async def say(self, memory: core.MemoryEngine, *inputs: str) -> bool:
         """Say something in a session of its own; return whether it was consolidated."""
         for text in inputs:
             await memory.process_memory(text, self.scope.user)
         await memory.end_session(self.scope.user)
         return await memory.flush(60)
 
-    async def statements(self, memory: MemoryEngine) -> list[str]:
+    async def statements(self, memory: core.MemoryEngine) -> list[str]:
         return sorted(await statements(memory, self.scope))
 
     def rows(self) -> list[Any]:
@@ -95,7 +86,7 @@ def module_dsn(postgres):
 
 @pytest.fixture
 def ann(module_dsn):
-    return User(module_dsn, Scope("default", f"ann {uuid.uuid4()}"))
+    return User(module_dsn, core.Scope("default", f"ann {uuid.uuid4()}"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +124,9 @@ async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves
 
 async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(ann):
     async with ann.opened("privacy_filter", "telepathy") as memory:
-        with pytest.raises(InvalidInput, match="'telepathy' is unknown: name one of privacy_f"):
+        with pytest.raises(
+            core.InvalidInput, match="'telepathy' is unknown: name one of privacy_f"
+        ):
             await memory.process_memory("I like tea", ann.scope.user)
         assert [] == ann.rows()
 
@@ -161,7 +154,7 @@ async def test_a_package_that_is_installed_is_found_by_its_entry_point(ann, tmp_
     monkeypatch.setenv("MEMORY_STRATEGIES", "privacy_filter,promises")
     text = "Will you wait? I promise to call"
     async with ann.opened() as memory:
-        with pytest.raises(InvalidInput, match="strategy 'promises' is unknown"):
+        with pytest.raises(core.InvalidInput, match="strategy 'promises' is unknown"):
             await ann.say(memory, text)
     (tmp_path / "our_promises.py").write_text(PACKAGE)
     info = tmp_path / "our_promises-1.0.dist-info"
@@ -192,7 +185,7 @@ async def test_what_is_no_json_is_refused_by_the_name_of_the_strategy(ann, noted
         await memory.process_memory("Something about bees", ann.scope.user)
         session = await memory.conversations.end(ann.scope)
         assert session is not None
-        with pytest.raises(InvalidInput, match="the metadata of strategy 'shout'"):
+        with pytest.raises(core.InvalidInput, match="the metadata of strategy 'shout'"):
             await memory.consolidate(ann.scope, session.session_id)
         await memory.forget_scope(ann.scope)  # its job too
 
@@ -202,14 +195,16 @@ class Model:
 
     name, window_tokens, reread_turns = "model", 10_000, 0
 
-    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+    async def extract(
+        self, events: Sequence[core.Event], context: Sequence[core.Event]
+    ) -> Extraction:
         told = {"The user keeps bees.": "private", "Paris is the capital of France.": "public"}
         ids = (events[0].event_id,)
         drafts = [StatementDraft(text=text, event_ids=ids, privacy=of) for text, of in told.items()]
         return Extraction(statements=drafts)
 
     async def summarise(
-        self, events: Sequence[Event], previous: str, max_characters: int
+        self, events: Sequence[core.Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
         raise AssertionError("of a session no summary is written")
 

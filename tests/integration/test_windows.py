@@ -108,7 +108,7 @@ async def test_an_answer_without_a_summary_is_summed_up_by_rules(reading, scope)
     assert (1, " ".join(told[:2])) == (len(model.asked), report.summary)
     assert ["Acme"] == [one.value for one in await memory.facts(scope)]
     [run] = await memory.runs(scope)
-    assert ("llm-v3/extract.v3/scripted", True) == (run.extractor, run.counts["summed_by_rules"])
+    assert ("llm-v3/extract.v4/scripted", True) == (run.extractor, run.counts["summed_by_rules"])
     assert "instead_of" not in run.counts
 
 

@@ -134,22 +134,17 @@ class User:
     def verbs(self, tag: str) -> dict[str, Verb]:
         memory, scope, store = self.memory, self.scope, self.store
         turns = [said(1, "I live in Rome."), said(2, "I row.")]
-        return {
-            "put": lambda: self.put(tag),
-            "get": lambda: store.aget(self.own, "first"),
+        return {"put": lambda: self.put(tag), "get": lambda: store.aget(self.own, "first"),
             "search": lambda: store.asearch(self.own, query="boat"),
             "append": lambda: memory.append_events(scope, tag, turns, later=True),
             "consolidate": lambda: memory.consolidate(scope, tag),
-            "facts": lambda: memory.facts(scope),
-            "recall": lambda: memory.recall(scope, "Where do I live?"),
-            "list": lambda: memory.list_memories(scope),
-            "log": self.log_event,
-            "remember": lambda: memory.remember(scope, ["I play the oboe."]),
-            "hear": lambda: memory.process_memory("My dog is Rex.", scope.user, app=scope.app),
-            "graph": lambda: memory.graph.entities(scope),
+            "facts": lambda: memory.facts(scope), "recall": lambda: memory.recall(scope,
+            "Where do I live?"), "list": lambda: memory.list_memories(scope),
+            "log": self.log_event, "remember": lambda: memory.remember(scope,
+            ["I play the oboe."]), "hear": lambda: memory.process_memory("My dog is Rex.",
+            scope.user, app=scope.app), "graph": lambda: memory.graph.entities(scope),
             "forget turns": lambda: memory.forget_turns(scope, tag, ["e1"]),
-            "delete": lambda: store.adelete(self.own, "nothing"),
-        }
+            "delete": lambda: store.adelete(self.own, "nothing")}  # fmt: skip
 
     async def failures(self, tag: str) -> dict[str, BaseException]:
         found: dict[str, BaseException] = {}
@@ -223,13 +218,9 @@ async def test_a_dead_node_stops_only_its_own_users(memory):
 def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
     """What docs/explanation/scaling.md says to need all nodes."""
     store = PgHippocampusStore(engine=memory)
-    return {
-        "policy": lambda: memory.retention.set_policy("knowledge", app=APP),
-        "search": lambda: store.asearch((APP,), query="boat"),
-        "list": store.alist_namespaces,
-        "sweep": store._sweep,
-        "receipts": lambda: memory.erasures(app=APP),
-    }
+    return {"policy": lambda: memory.retention.set_policy("knowledge", app=APP),
+        "search": lambda: store.asearch((APP,), query="boat"), "list": store.alist_namespaces,
+        "sweep": store._sweep, "receipts": lambda: memory.erasures(app=APP)}  # fmt: skip
 
 
 @pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")

@@ -25,13 +25,8 @@ pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_LIVE_LLM names no 
 )
 async def test_a_real_model_reads_a_plain_statement(said, slot, value):
     reader = ModelExtractor(resolve_language_model(NAME), RuleExtractor())
-    event = Event(
-        event_id="e1",
-        author="zhu",
-        role="user",
-        text=said,
-        occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
-    )
+    event = Event(event_id="e1", author="zhu", role="user", text=said, occurred_at=datetime(2026,
+        3, 1, tzinfo=UTC))  # fmt: skip
     found = await reader.extract([event], [])
     assert (slot, value) in [(one.slot, one.value) for one in found.facts]
     summary, _ = await reader.summarise([event], "", 200)

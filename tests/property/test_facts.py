@@ -224,11 +224,8 @@ def test_what_was_told_of_a_name_ends_when_the_relation_is_told():
 
 
 def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart():
-    told = [
-        draft("relation.daughter", "Mia"),
-        draft("relation.dog", "Mia"),
-        draft("about.mia.age", "6", 3, functional=True, subject="Mia"),
-    ]
+    told = [draft("relation.daughter", "Mia"), draft("relation.dog", "Mia"),
+        draft("about.mia.age", "6", 3, functional=True, subject="Mia")]  # fmt: skip
     assert plan(told).opened[-1].key == "about.mia.age@mia"
 
 

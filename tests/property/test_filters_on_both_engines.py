@@ -18,12 +18,8 @@ numbers = st.one_of(
     st.integers(), st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from([0, -0.0, 1, 1.0, 2**53, float(2**53), 2**53 + 1, 1e22, 10**22, 0.1, 1e-400]),
 )  # fmt: skip
-texts = st.one_of(
-    st.text(max_size=3),
-    st.sampled_from(
-        ["a", "A", "a ", "ａ", "á", "a\u0301", "1", "1.0", "true", "\x00", "\ud800", "🍵"]
-    ),
-)
+texts = st.one_of(st.text(max_size=3), st.sampled_from(["a", "A", "a ", "ａ", "á", "a\u0301", "1",
+    "1.0", "true", "\x00", "\ud800", "🍵"]))  # fmt: skip
 parts = st.one_of(st.none(), st.booleans(), numbers, texts)
 odd_values = st.recursive(
     parts,

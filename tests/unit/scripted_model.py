@@ -63,6 +63,11 @@ def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) 
     return {"turns": turn, "slot": slot, "value": value, "statement": text, **more}
 
 
+def event(turn: object, statement: str) -> dict[str, Any]:
+    """Return an event as a model writes it."""
+    return {"op": "event", "turns": turn, "statement": statement}
+
+
 def cut(characters: int, *facts: dict[str, Any]) -> ModelReply:
     """Return an answer with these facts that lacks its last characters."""
     return ModelReply(text=json.dumps({"facts": facts})[:-characters], finish="length")

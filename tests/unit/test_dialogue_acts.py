@@ -12,22 +12,14 @@ DATA = Path(__file__).parents[2] / "benchmarks" / "data" / "acts"
 
 @every_case(
     ("i live in rome with my sister", "statement"),
-    ("remember that im allergic to nuts", "statement"),
-    ("我住在苏州，有两个孩子", "statement"),
-    ("where do i work again", "question"),
-    ("whats my dogs name", "question"),
-    ("我对啥过敏来着", "question"),
-    ("我屋企喺邊度", "question"),
-    ("where did i live before", "history"),
-    ("我以前住哪", "history"),
+    ("remember that im allergic to nuts", "statement"), ("我住在苏州，有两个孩子", "statement"),
+    ("where do i work again", "question"), ("whats my dogs name", "question"),
+    ("我对啥过敏来着", "question"), ("我屋企喺邊度", "question"),
+    ("where did i live before", "history"), ("我以前住哪", "history"),
     ("write me a mail to my landlord", "request"),
-    ("translate this into german for me", "request"),
-    ("帮我写个请假条", "request"),
-    ("thanks mate", "social"),
-    ("辛苦啦", "social"),
-    ("?!", "social"),
-    ("", "social"),
-)
+    ("translate this into german for me", "request"), ("帮我写个请假条", "request"),
+    ("thanks mate", "social"), ("辛苦啦", "social"), ("?!", "social"), ("", "social"),
+)  # fmt: skip
 def test_what_a_sentence_does(sentence, act):
     assert act == dialogue_act(sentence).name
 

@@ -13,7 +13,14 @@ from memories import memory
 from shared_core import Event, InvalidInput, Memory, ModelOutputInvalid
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import Composition, ShownMemory
-from shared_core.core.domain import Extraction, FactDraft, InsightDraft, MemoryId, StatementDraft
+from shared_core.core.domain import (
+    Conclusions,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    MemoryId,
+    StatementDraft,
+)
 from shared_core.core.ids import uuid7
 from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.draft_validation import validated
@@ -23,7 +30,7 @@ from shared_core.knowledge.fact_planning import plan_facts
 from shared_core.models.language_model import ModelReply
 from shared_core.nlp.affect import emotion_of
 from shared_core.ports.storage import ModelUsage
-from tests.unit.scripted_model import NOON, cut, fact, held, parts, reading, turns
+from tests.unit.scripted_model import NOON, cut, event, fact, held, parts, reading, turns
 
 TALK = turns(
     "Hi, I'm Zhu. I moved from Google to Meta last month, so excited!",
@@ -48,9 +55,8 @@ async def test_an_answer_becomes_drafts():
     extractor, _ = reading({
         "facts": [fact([1], "company", "Meta", since="2026-02"),
                   fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
-                  fact([1], "employer", "Google", op="end")],
-        "statements": [{"turns": [3, 1], "text": "Zhu's daughter Cancan, five, draws."}],
-        "relations": [{"turn": 1, "subject": "user", "relation": "Works At", "object": "Meta"}],
+                  fact([1], "employer", "Google", op="end"),
+                  event([3, 1], "Zhu's daughter Cancan, five, draws.")],
         "summary": "Zhu moved to Meta. The password is 1234.",
     })  # fmt: skip
     found = await extractor.summing_up("", 200).extract(TALK, [])
@@ -60,15 +66,14 @@ async def test_an_answer_becomes_drafts():
     assert ("employer", "profile", True, "Meta") == parts(meta, "slot fact_type functional value")
     assert datetime(2026, 2, 1, tzinfo=UTC) == meta.valid_from
     assert (9.0, excited, None) == parts(meta, "importance emotion privacy")
-    assert ("extract.v3", "e1", "en") == parts(meta, "pattern event_id language")
+    assert ("extract.v4", "e1", "en") == parts(meta, "pattern event_id language")
     assert ("retract", "Google") == parts(google, "operation value")
     assert ("Cancan", "about.cancan.age", "e3") == parts(cancan, "subject slot event_id")
-    [statement], [edge] = found.statements, found.triples
+    [statement] = found.statements
     assert (("e1", "e3"), excited, None) == parts(statement, "event_ids emotion privacy")
-    assert ("user", "works_at", "Meta", True) == parts(edge, "subject relation object functional")
     assert (excited, {"e1": 9.0, "e3": 5.0}) == (found.emotions["e1"], found.importance)
     assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == found.usage
-    assert "llm-v3/extract.v3/scripted" == extractor.name
+    assert "llm-v3/extract.v4/scripted" == extractor.name
 
 
 async def test_chinese_stays_chinese():
@@ -291,15 +296,17 @@ async def test_reflections_rest_on_memories_that_were_shown():
         {"memories": [1, 3], "category": "nonsense", "text": "Likes mornings."},
     ]})  # fmt: skip
     memories = [remembered(day, f"Ran on day {day}\n</memories>") for day in (3, 1, 2)]
-    found, usage = await extractor.reflect(memories)
-    rests = [tuple(UUID(str(i)).int for i in one.memory_ids) for one in found]
+    found = await extractor.reflect(memories, [], NOON)
+    rests = [tuple(UUID(str(i)).int for i in one.memory_ids) for one in found.insights]
     assert [(1, 2), (1, 3)] == rests
-    assert [("pattern", 10.0), ("insight", 5.0)] == [(o.category, o.importance) for o in found]
+    assert [("pattern", 10.0), ("insight", 5.0)] == [
+        (o.category, o.importance) for o in found.insights
+    ]
     [asked] = model.asked
     assert "[1] 2026-03-01, semantic: Ran on day 1" in asked.prompt
-    assert (1, 1) == (usage.calls, asked.prompt.count("</memories>"))
+    assert (1, 1) == (found.usage.calls, asked.prompt.count("</memories>"))
     bare, unasked = reading()  # one memory is too little
-    assert ([], ModelUsage()) == await bare.reflect([remembered(1, "Ran.")])
+    assert Conclusions() == await bare.reflect([remembered(1, "Ran.")], [], NOON)
     assert [] == unasked.asked
 
 
@@ -334,8 +341,8 @@ async def test_a_model_draws_on_what_was_said_before():
     )
     found = await drawn({
         "facts": [fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
-                  fact([1], "city", "Bonn", "User moves to Bonn.")],
-        "statements": [{"turns": [1], "text": "Zorro, the user's lover, moves to Bonn."}],
+                  fact([1], "city", "Bonn", "User moves to Bonn."),
+                  event([1], "Zorro, the user's lover, moves to Bonn.")],
     }, [own], *before)  # fmt: skip
     assert [("e1",), ()] == [one.other_event_ids for one in found.facts]
     assert [("e4", "e1")] == [one.event_ids for one in found.statements]
@@ -371,26 +378,3 @@ def test_a_draft_may_rest_on_context_and_not_on_it_alone():
     assert [("before",)] == [one.other_event_ids for one in found.extraction.facts]
     assert ["Both."] == [one.text for one in found.extraction.statements]
     assert (["Both, too."], 4) == ([o.text for o in found.extraction.insights], found.rejected)
-
-
-@every_case(2, [1, 2], "[2]")
-async def test_an_edge_draws_on_the_turn_that_named_somebody(turn):
-    *before, named, own = turns(
-        "We met Zorro.", "The weather is fine.", "My sister is called Mia.", "She works at Acme."
-    )
-    edges = [
-        {"turn": turn, "subject": "Mia", "relation": "works_at", "object": "Acme"},
-        {"turn": 2, "subject": "Mia", "relation": "knows", "object": "Zorro"},
-        {"turn": 2, "subject": "user", "relation": "visits", "object": "Acme"},
-    ]
-    found = await drawn({"facts": [], "relations": edges}, [named, own], *before)
-    needed = {one.relation: (one.event_id, {*one.other_event_ids}) for one in found.triples}
-    expected = {"works_at": ("e4", {"e3"}), "knows": ("e4", {"e3", "e1"}), "visits": ("e4", set())}
-    assert expected == needed
-
-
-async def test_one_edge_of_two_turns_is_drafted_for_each():
-    said = turns("Mia works at Acme.", "At Acme they know Mia.")
-    edge = {"subject": "Mia", "relation": "works_at", "object": "Acme"}
-    found = await drawn({"relations": [{**edge, "turn": 2}, {**edge, "turn": 1}]}, said)
-    assert [("e1", ()), ("e2", ())] == [parts(o, "event_id other_event_ids") for o in found.triples]

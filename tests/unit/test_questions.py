@@ -11,17 +11,8 @@ from hypothesis import given, strategies as st
 from shared_core.conversation.answers import past_relations, past_text
 from shared_core.core.domain import MemoryId
 from shared_core.knowledge.past_facts import ended_facts, past_facts, past_slots
-from shared_core.nlp import relation_phrases as phrases
+from shared_core.nlp import question_subject as subject, relation_phrases as phrases
 from shared_core.nlp.asked_slots import asked_slots
-from shared_core.nlp.question_subject import (
-    MOST_NAMES,
-    asked_people,
-    asks_about_world,
-    is_about_another,
-    mentioned,
-    shares_words,
-    states_user_name,
-)
 from shared_core.nlp.text import search_terms
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
@@ -78,7 +69,7 @@ def test_a_text_that_tells_something_does_more_than_ask(text):
     "《红楼梦》是谁写的？",
 )  # fmt: skip
 def test_a_question_that_names_something_else_is_about_the_world(question):
-    assert asks_about_world(question)
+    assert subject.asks_about_world(question)
 
 
 @every_case(
@@ -87,7 +78,7 @@ def test_a_question_that_names_something_else_is_about_the_world(question):
     "女儿的学校在哪里？", "你喜欢吃桔子吗？", "I love the capital of France.", "北京是中国的首都",
 )  # fmt: skip
 def test_one_that_may_ask_of_the_user_is_not(question):
-    assert not asks_about_world(question)
+    assert not subject.asks_about_world(question)
 
 
 @every_case(
@@ -97,7 +88,7 @@ def test_one_that_may_ask_of_the_user_is_not(question):
     ("I went to France.", "What is the capital of France?", True),
 )
 def test_a_memory_has_to_do_with_what_it_names(text, question, shares):
-    assert shares is shares_words(text, question)
+    assert shares is subject.shares_words(text, question)
 
 
 @every_case(
@@ -106,40 +97,42 @@ def test_a_memory_has_to_do_with_what_it_names(text, question, shares):
     ("User's daughter is called Mia.", False), ("我女儿叫灿灿", False),
 )  # fmt: skip
 def test_the_name_of_the_user_is_told_from_that_of_others(text, own):
-    assert own is states_user_name(text)
+    assert own is subject.states_user_name(text)
 
 
 def test_runs_of_words_are_names_and_i_is_the_user():
-    assert mentioned("Where does Mia Chen live?")[:3] == [
+    assert subject.mentioned("Where does Mia Chen live?")[:3] == [
         "where does mia chen", "does mia chen live", "where does mia"
     ]  # fmt: skip
-    assert "mia chen" in mentioned("Where does Mia Chen live?")
-    assert "user" not in mentioned("Where does Mia live?")
-    assert mentioned("Where do I work?")[0] == "user"
+    assert "mia chen" in subject.mentioned("Where does Mia Chen live?")
+    assert "user" not in subject.mentioned("Where does Mia live?")
+    assert subject.mentioned("Where do I work?")[0] == "user"
 
 
 def test_chinese_names_stand_in_a_row_without_spaces():
-    found = mentioned("灿灿住在哪里？")
+    found = subject.mentioned("灿灿住在哪里？")
     assert {"灿灿", "灿灿住在哪里"} <= set(found)
-    assert mentioned("我在哪里工作")[0] == "user"
+    assert subject.mentioned("我在哪里工作")[0] == "user"
 
 
 def test_long_questions_are_bounded_and_empty_ones_name_nobody():
-    assert len(mentioned("word " * 10_000)) <= MOST_NAMES
-    assert len(mentioned("很" * 10_000 + "长")) <= MOST_NAMES
-    assert mentioned("?! 🙂") == []
+    assert len(subject.mentioned("word " * 10_000)) <= subject.MOST_NAMES
+    assert len(subject.mentioned("很" * 10_000 + "长")) <= subject.MOST_NAMES
+    assert subject.mentioned("?! 🙂") == []
 
 
 def test_whose_it_is_is_named():
-    assert {"mia", "mia's", "mia's home"} <= set(mentioned("Where is Mia's home?"))
-    assert "mia chen" in mentioned("Is it Mia Chen’s?")
+    assert {"mia", "mia's", "mia's home"} <= set(subject.mentioned("Where is Mia's home?"))
+    assert "mia chen" in subject.mentioned("Is it Mia Chen’s?")
 
 
 def test_of_a_long_question_the_likely_names_are_looked_up():
     filler = " ".join(f"word{number}" for number in range(100))
-    assert {"user", "mia", "tom", "york"} <= set(mentioned(f"Has Mia {filler} me and Tom in York?"))
+    assert {"user", "mia", "tom", "york"} <= set(
+        subject.mentioned(f"Has Mia {filler} me and Tom in York?")
+    )
     chinese = "我上周跟你说过我们公司的小明最近打算搬到北京去工作因为他女朋友李小红在那边找到新职位"
-    assert {"user", "小明", "北京", "李小红"} <= set(mentioned(chinese))
+    assert {"user", "小明", "北京", "李小红"} <= set(subject.mentioned(chinese))
 
 
 def words_shown(query: str, text: str) -> tuple[str, ...]:
@@ -236,11 +229,9 @@ def test_a_question_asks_for_facts(question, slots):
     # About another time.
     "Where am I staying next week?", "Where have I worked?", "Where did I live before?",
     "我小时候住在哪里？", "我去年在哪里上班", "我上一份工作是什么", "我明年住哪",
-    "我下个月要搬到哪里",
-    "What did I get for my birthday?", "How much did I make on the flat?",
+    "我下个月要搬到哪里", "What did I get for my birthday?", "How much did I make on the flat?",
     # About a part of it, or in the same words about something else.
-    "Where is my house key?", "What is my work email password?",
-    "What is my job interview time?",
+    "Where is my house key?", "What is my work email password?", "What is my job interview time?",
     "What is my role in the Apollo project?", "What is my car insurance number?",
     "What is my name day?", "What do I take for granted?", "What things kill my roses?",
     "What drugs are illegal where I live?", "What animal did I see at the zoo?",
@@ -248,8 +239,7 @@ def test_a_question_asks_for_facts(question, slots):
     "Where do I work out at weekends?",
     "what did i end up in instead of playing on the wing", "我的房子多大？", "我多大概率能考上",
     "我多高兴", "我多重要", "我在哪一行写错了", "我养什么花好", "我有动物园的票吗",
-    "我怎么回答面试官",
-    "我该怎么称呼她", "车什么时候到，我在等",
+    "我怎么回答面试官", "我该怎么称呼她", "车什么时候到，我在等",
 )  # fmt: skip
 def test_other_texts_ask_for_no_fact(text):
     assert set() == asked_slots(text, KNOWN)
@@ -334,7 +324,7 @@ def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(question,
     ("我妈妈住在哪里？", "我住在北京", "", None),
 )
 def test_a_memory_is_about_whom_is_asked_about_or_about_others(question, text, slot, theirs):
-    people = asked_people(question, EDGES)
+    people = subject.asked_people(question, EDGES)
     assert people is not None
     assert theirs is people.is_about(text, slot)
 
@@ -344,7 +334,7 @@ def test_a_memory_is_about_whom_is_asked_about_or_about_others(question, text, s
     "我住在哪里？", "我妈妈病了",
 )  # fmt: skip
 def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text):
-    assert asked_people(text, EDGES) is None
+    assert subject.asked_people(text, EDGES) is None
 
 
 @every_case(
@@ -354,7 +344,7 @@ def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text):
     ("User's son lives in Hull.", "relation.son.place", True),
 )  # fmt: skip
 def test_what_tells_of_another_is_told_apart(text, slot, other):
-    assert other is is_about_another(text, slot)
+    assert other is subject.is_about_another(text, slot)
 
 
 @every_case(
@@ -450,7 +440,7 @@ ZHU = [
 )  # fmt: skip
 def test_a_question_gets_the_relations_it_asks_for(question, relations):
     kin = ["灿灿"] if phrases.asked_kin(question) else []
-    named = [*mentioned(question), *kin]
+    named = [*subject.mentioned(question), *kin]
     assert relations == phrases.relations_for_question(ZHU, question, "小朱", named, 10)
 
 
@@ -465,7 +455,7 @@ def test_a_question_asks_for_what_the_user_has_one_of(question, slots):
 
 def test_a_user_without_a_name_has_no_relations_told():
     found = partial(phrases.relations_for_question, ZHU)
-    assert [] == found("我喜欢什么？", "", mentioned("我喜欢什么？"), 10)
+    assert [] == found("我喜欢什么？", "", subject.mentioned("我喜欢什么？"), 10)
     assert [("灿灿", "喜欢", "画画")] == found("灿灿喜欢什么？", "", ["灿灿"], 10)
 
 

@@ -145,35 +145,27 @@ ENDS = [
     ("zh.amount.changed", "rent", "2600", "房租涨到2900了"),
     ("zh.medication.changed", "medication", "氨氯地平", "医生给我换成氯沙坦了"),
 ]
-DOUBTS = [
-    ("zh.post.promoted", "relation.boss", "王总", "王总升职了"),
-    ("en.post.left-bare", "relation.boss", "Maria", "Maria left."),
-    ("zh.home.left", "residence", "成都", "我离开成都了"),
-    ("zh.love.apart", "relation.wife", "小雅", "我和小雅分开了"),
-    ("en.taste.used-to", "like", "tennis", "I used to play tennis"),
-    ("en.taste.sick-of", "like", "jazz", "I'm sick of jazz"),
-    ("en.taste.done-with", "like", "jazz", "I'm done with jazz"),
+DOUBTS = [("zh.post.promoted", "relation.boss", "王总", "王总升职了"), ("en.post.left-bare",
+    "relation.boss", "Maria", "Maria left."), ("zh.home.left", "residence", "成都",
+    "我离开成都了"), ("zh.love.apart", "relation.wife", "小雅", "我和小雅分开了"),
+    ("en.taste.used-to", "like", "tennis", "I used to play tennis"), ("en.taste.sick-of", "like",
+    "jazz", "I'm sick of jazz"), ("en.taste.done-with", "like", "jazz", "I'm done with jazz"),
     ("en.taste.not-since", "activity", "guitar", "haven't played guitar in years"),
     ("en.taste.told-to-stop", "like", "coffee", "the doctor made me give up coffee"),
-    ("en.pursuit.left", "activity", "choir", "I left the choir last week"),
-    ("en.pursuit.dropped", "activity", "evening course", "I dropped the evening course"),
-    ("en.job.leaving", "employer", "Siemens", "I'm leaving Siemens next month"),
-    ("en.job.changed", "employer", "Siemens", "I got a new job"),
-    ("en.home.farewell", "residence", "Leeds", "goodbye Leeds"),
-    ("en.post.promoted", "relation.boss", "Maria", "Maria got promoted"),
-    ("en.life.lost", "relation.dog", "Rex", "we lost Rex yesterday"),
-    ("en.love.ended-it", "relation.boyfriend", "Arjun", "he wants to stay, so we've ended it"),
-    ("en.home.sold-it", "residence", "Leeds", "we sold the house"),
-    ("en.plan.moved", "appointment", "dentist on 3 May", "I am put back to 9 May"),
-    ("zh.taste.not-now", "activity", "羽毛球", "我不打羽毛球了"),
-    ("zh.taste.topic-now", "activity", "羽毛球", "羽毛球不打了"),
-    ("zh.taste.used-to", "like", "爬山", "以前我很喜欢爬山"),
-    ("zh.taste.long-since", "activity", "羽毛球", "我好久没打羽毛球了"),
-    ("zh.job.leaving", "employer", "腾讯", "我打算离开腾讯"),
-    ("zh.job.changed", "employer", "腾讯", "我换工作了"),
-    ("zh.life.gone-bare", "relation.cat", "灰灰", "灰灰走了"),
-    ("zh.home.sold-it", "residence", "成都", "我上周搬走了"),
-]
+    ("en.pursuit.left", "activity", "choir", "I left the choir last week"), ("en.pursuit.dropped",
+    "activity", "evening course", "I dropped the evening course"), ("en.job.leaving", "employer",
+    "Siemens", "I'm leaving Siemens next month"), ("en.job.changed", "employer", "Siemens",
+    "I got a new job"), ("en.home.farewell", "residence", "Leeds", "goodbye Leeds"),
+    ("en.post.promoted", "relation.boss", "Maria", "Maria got promoted"), ("en.life.lost",
+    "relation.dog", "Rex", "we lost Rex yesterday"), ("en.love.ended-it", "relation.boyfriend",
+    "Arjun", "he wants to stay, so we've ended it"), ("en.home.sold-it", "residence", "Leeds",
+    "we sold the house"), ("en.plan.moved", "appointment", "dentist on 3 May",
+    "I am put back to 9 May"), ("zh.taste.not-now", "activity", "羽毛球", "我不打羽毛球了"),
+    ("zh.taste.topic-now", "activity", "羽毛球", "羽毛球不打了"), ("zh.taste.used-to", "like",
+    "爬山", "以前我很喜欢爬山"), ("zh.taste.long-since", "activity", "羽毛球",
+    "我好久没打羽毛球了"), ("zh.job.leaving", "employer", "腾讯", "我打算离开腾讯"),
+    ("zh.job.changed", "employer", "腾讯", "我换工作了"), ("zh.life.gone-bare", "relation.cat",
+    "灰灰", "灰灰走了"), ("zh.home.sold-it", "residence", "成都", "我上周搬走了")]  # fmt: skip
 SUCCESSORS = [
     # rule, what ended, turns, new value
     ("en.employer.first-week", ("employer", "Tarn"),
@@ -427,15 +419,11 @@ def test_what_a_model_ends_takes_what_rests_on_it_along():
     assert cascaded(unchanged, known[:1]) is unchanged
 
 
-CORRECTIONS = [
-    (("age", "34"), "sorry, 33", "33"),
-    (("age", "57"), "58, actually. My birthday was last week.", "58"),
-    (("residence", "Boston"), "no wait, I mean Austin", "Austin"),
-    (("residence", "Boston"), "Austin, I mean", "Austin"),
-    (("relation.son", "Emil"), "oops, I meant Emilio", "Emilio"),
-    (("residence", "南京"), "不对，打错了，是苏州", "苏州"),
-    (("age", "34岁"), "说错了，33岁", "33岁"),
-]
+CORRECTIONS = [(("age", "34"), "sorry, 33", "33"), (("age", "57"),
+    "58, actually. My birthday was last week.", "58"), (("residence", "Boston"),
+    "no wait, I mean Austin", "Austin"), (("residence", "Boston"), "Austin, I mean", "Austin"),
+    (("relation.son", "Emil"), "oops, I meant Emilio", "Emilio"), (("residence", "南京"),
+    "不对，打错了，是苏州", "苏州"), (("age", "34岁"), "说错了，33岁", "33岁")]  # fmt: skip
 NO_CORRECTIONS = [
     (("age", "34"), "sorry, 5"), (("residence", "Boston"), "sorry, Bob"),
     (("residence", "Boston"), "no wait, Thursday"), (("name", "Tom"), "no, Netflix"),

@@ -3,12 +3,7 @@
 from every_case import every_case
 
 from shared_core.core.domain import USER
-from shared_core.extraction.stated_facts import (
-    sentence,
-    stated_draft,
-    stated_slot,
-    statement_language,
-)
+from shared_core.extraction import stated_facts
 from shared_core.nlp import slots
 from shared_core.nlp.relation_schema import present_relation
 
@@ -78,12 +73,6 @@ def test_other_slots_are_no_relations_of_a_name(slot):
     assert slots.relation_slots("Mia", slot) == {}
 
 
-def test_edges_have_one_object_where_the_slot_holds_one_value():
-    assert ("works_at", True) == slots.edge_relation("WORKS AT")
-    assert ("has_skill", False) == slots.edge_relation("has skill")
-    assert ("居住地", True) == slots.edge_relation("居住地")
-
-
 @every_case(
     ("lived_in", "lives_in"), ("resided_in", "lives_in"), ("used_to_live_in", "lives_in"),
     ("formerly_lived_in", "lives_in"), ("was_based_in", "lives_in"), ("worked_at", "works_at"),
@@ -103,7 +92,7 @@ def test_other_relations_have_none(relation):
 
 
 SLOTS = sorted(
-    {name for name in slots.known_slot_names() if stated_slot(name).name == name}
+    {name for name in slots.known_slot_names() if stated_facts.stated_slot(name).name == name}
     | {"favourite.colour", "relation.daughter", "relation.daughter.age", "relation.mother.place",
        "relation.dog.like", "shoe_size", "my.own.slot"}
 )  # fmt: skip
@@ -114,7 +103,7 @@ SLOTS = sorted(
     ("en", "Zenith", USER), ("en", "Zenith", "Mia"), ("zh", "苏州", USER), ("zh", "苏州", "米娅")
 )
 def test_every_slot_has_a_sentence(spoken, value, subject, slot):
-    said = sentence(stated_slot(slot), value, subject, spoken)
+    said = stated_facts.sentence(stated_facts.stated_slot(slot), value, subject, spoken)
     who = {"en": "User", "zh": "用户"}[spoken] if subject == USER else subject
     assert value in said and "{" not in said
     assert said.endswith("。" if spoken == "zh" else ".")
@@ -131,7 +120,7 @@ def test_every_slot_has_a_sentence(spoken, value, subject, slot):
     ("employer", "Yahoo!", "en", "User works at Yahoo!."),
 )  # fmt: skip
 def test_a_sentence_says_a_value(slot, value, spoken, expected):
-    assert expected == sentence(stated_slot(slot), value, USER, spoken)
+    assert expected == stated_facts.sentence(stated_facts.stated_slot(slot), value, USER, spoken)
 
 
 @every_case(
@@ -141,14 +130,14 @@ def test_a_sentence_says_a_value(slot, value, spoken, expected):
     ("Zenith", ["用户会说中文。", "User likes tea.", "User is 30 years old."], "en"),
 )
 def test_a_bare_name_is_stated_in_the_language_of_what_is_known(said, known, expected):
-    assert expected == statement_language(said, known)
+    assert expected == stated_facts.statement_language(said, known)
 
 
 def test_a_slot_of_the_callers_own_holds_one_value():
-    own, known = stated_slot("shoe size"), stated_slot("likes")
+    own, known = stated_facts.stated_slot("shoe size"), stated_facts.stated_slot("likes")
     assert ("shoe_size", "custom", True) == (own.name, own.fact_type, own.functional)
     assert ("like", "preference", False) == (known.name, known.fact_type, known.functional)
-    draft = stated_draft(known, "tea", "Mia", None, "en")
+    draft = stated_facts.stated_draft(known, "tea", "Mia", None, "en")
     assert ("about.mia.like", "Mia") == (draft.slot, draft.subject)
 
 

@@ -10,15 +10,7 @@ from every_case import every_case
 from growth import grows_in_line
 from long_forms import LONG
 
-from shared_core.nlp import tokenizer as counting
-from shared_core.nlp.text import (
-    by_language,
-    language,
-    place_of,
-    search_terms,
-    sentences,
-    without_name,
-)
+from shared_core.nlp import text as words, tokenizer as counting
 from shared_core.nlp.tokenizer import count_tokens
 
 
@@ -30,7 +22,7 @@ from shared_core.nlp.tokenizer import count_tokens
     ("Please translate the word 你 for me and for my sister", "en"), ("12345 ?!", "en"), ("", "en"),
 )  # fmt: skip
 def test_the_words_between_names_and_values_tell_the_language(text, expected):
-    assert language(text) == expected
+    assert words.language(text) == expected
 
 
 @every_case(
@@ -44,7 +36,7 @@ def test_the_words_between_names_and_values_tell_the_language(text, expected):
     ("I like tea and I hate milk", [("I like tea and I hate milk", "en")]),
 )  # fmt: skip
 def test_a_sentence_that_goes_on_in_another_language_is_two(sentence, parts):
-    assert by_language(sentence) == parts
+    assert words.by_language(sentence) == parts
 
 
 @every_case(
@@ -52,7 +44,7 @@ def test_a_sentence_that_goes_on_in_another_language_is_two(sentence, parts):
     ("Ann", "JoAnn", False), ("灿灿", "灿灿5岁", True),
 )  # fmt: skip
 def test_a_latin_name_is_a_whole_word_beside_han_too(name, text, found):
-    assert (place_of(name, text) >= 0) is found
+    assert (words.place_of(name, text) >= 0) is found
 
 
 @every_case(
@@ -60,7 +52,7 @@ def test_a_latin_name_is_a_whole_word_beside_han_too(name, text, found):
     ("灿灿", "灿灿灿和灿灿", "§灿和§"), ("a.b", "axb a.b", "axb §"), ("Ann", "nobody", "nobody"),
 )  # fmt: skip
 def test_a_name_is_replaced_wherever_it_is_a_whole_word(name, text, expected):
-    assert without_name(name, text, "§") == expected
+    assert words.without_name(name, text, "§") == expected
 
 
 @every_case(
@@ -79,13 +71,10 @@ def test_a_name_is_replaced_wherever_it_is_a_whole_word(name, text, expected):
     ("今天很冷。我在家！你呢？", ["今天很冷。", "我在家！", "你呢？"]),
     ("他说：「走吧。」然后走了。", ["他说：「走吧。」", "然后走了。"]),
     ("她问：“去哪？”我没答。", ["她问：“去哪？”", "我没答。"]),
-    ("很好.明天见", ["很好.", "明天见"]),
-    ("Wait… what", ["Wait… what"]),
-    ("", []),
-    (" \n ", []),
-)
+    ("很好.明天见", ["很好.", "明天见"]), ("Wait… what", ["Wait… what"]), ("", []), (" \n ", []),
+)  # fmt: skip
 def test_sentences_end_where_a_reader_would_end_them(text, expected):
-    assert sentences(text) == expected
+    assert words.sentences(text) == expected
 
 
 @every_case(
@@ -103,24 +92,24 @@ def test_sentences_end_where_a_reader_would_end_them(text, expected):
     ("🙂 ❤️ 👍🏽", []), ("tea\x00cup \ud800!", ["tea", "cup"]), ("", []),
 )  # fmt: skip
 def test_search_terms_are_folded_words_and_character_pairs(text, expected):
-    assert search_terms(text) == expected
+    assert words.search_terms(text) == expected
 
 
 def test_a_term_is_cut_at_sixty_four_characters():
-    assert search_terms("x" * 100) == ["x" * 64]
+    assert words.search_terms("x" * 100) == ["x" * 64]
 
 
 def test_a_question_meets_the_answer_it_asks_for():
-    asked = set(search_terms("What are my daughters called?"))
-    assert asked & set(search_terms("My daughter is called Nora"))
-    assert set(search_terms("女儿叫什么")) & set(search_terms("我女儿叫朵朵"))
+    asked = set(words.search_terms("What are my daughters called?"))
+    assert asked & set(words.search_terms("My daughter is called Nora"))
+    assert set(words.search_terms("女儿叫什么")) & set(words.search_terms("我女儿叫朵朵"))
 
 
 @every_case("word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5)
 def test_a_long_text_takes_in_line_with_its_length(unit):
     text = unit * (48_000 // len(unit))
-    assert grows_in_line(sentences, text)
-    assert grows_in_line(search_terms, text)
+    assert grows_in_line(words.sentences, text)
+    assert grows_in_line(words.search_terms, text)
 
 
 @every_case(

@@ -18,13 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from adk_memory.conformance import MemoryServiceSuite, SessionServiceSuite
 
-pytestmark = [
-    pytest.mark.upstream,
-    pytest.mark.skipif(
-        not version("google-adk").startswith("2.13."),
-        reason="divergences are those of google-adk 2.13",
-    ),
-]
+pytestmark = [pytest.mark.upstream,
+    pytest.mark.skipif(not version("google-adk").startswith("2.13."),
+    reason="divergences are those of google-adk 2.13")]  # fmt: skip
 
 # Why tests of the suites fail, where one reason is shared.
 REWIND = "knows nothing of rewinds"

@@ -53,11 +53,8 @@ TIES = "equal scores and times have no order"
 
 
 class TestInMemoryStore(StoreSuite):
-    unsupported = {
-        "distances": "cosine only",
-        "operators": "BaseStore's six only",
-        "ttl": "not implemented",
-    }
+    unsupported = {"distances": "cosine only", "operators": "BaseStore's six only",
+        "ttl": "not implemented"}  # fmt: skip
     divergences = {
         "test_a_bad_call_leaves_those_made_with_it_alone": KEEPS_OBJECTS,
         "test_a_bad_operation_is_an_error[label]": "checked by the methods, not by batch",

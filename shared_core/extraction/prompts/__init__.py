@@ -20,7 +20,7 @@ PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A prompt; version is its file name, e.g. "extract.v3"."""
+    """A prompt; version is its file name, e.g. "extract.v4"."""
 
     version: str
     system: str

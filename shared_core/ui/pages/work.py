@@ -178,19 +178,27 @@ def _reflect_button(view: PageView) -> None:
         icon="psychology",
         will=view.t(
             f"Look for patterns in the 50 newest memories of {view.user.user}, across all threads, "
-            "and store them as insights. The run can be undone.",
-            f"在 {view.user.user} 最近的 50 条记忆中（跨会话线程）寻找规律，并存为洞见。"
-            "这次运行可以撤销。",
+            "and store them as insights; with a language model, also end the facts that are out of "
+            "date. The run can be undone.",
+            f"在 {view.user.user} 最近的 50 条记忆中（跨会话线程）寻找规律，并存为洞见；"
+            "有语言模型时，还会结束已被其他事实表明过时的事实。这次运行可以撤销。",
         ),
         do=do,
     )
 
 
 def _reflected(view: PageView, report: ReflectionReport) -> str:
-    if not report.reflections:
+    insights = [one.content for one in report.reflections]
+    parts = [
+        (view.t("New insights:", "新的洞见："), insights),
+        (view.t("Holds no longer:", "不再成立："), report.ended),
+    ]
+    texts = [
+        heading + "".join(f"\n• {one}" for one in lines) + "\n" for heading, lines in parts if lines
+    ]
+    if not texts:
         return view.t("It found nothing new: nothing changed.", "没有新发现，未作任何更改。")
-    texts = "\n".join(f"• {one.content}" for one in report.reflections)
-    return view.t("New insights:", "新的洞见：") + f"\n{texts}\n" + _undo_hint(view)
+    return "".join(texts) + _undo_hint(view)
 
 
 def _undo_hint(view: PageView) -> str:
