@@ -14,6 +14,8 @@ from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 from langchain_anthropic import ChatAnthropic
+from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 from waiting import until
 
@@ -33,7 +35,7 @@ PLAIN: Any = {
 }  # fmt: skip
 STRICT = {
     "title": "Answer", "type": "object", "required": ["op", "id"], "additionalProperties": False,
-    "properties": {"op": WORD, "id": {"type": ["string", "null"]}},
+    "properties": PLAIN["properties"],
 }  # fmt: skip
 REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=PLAIN, max_output_tokens=77)
 ANSWER = {"op": "end"}
@@ -50,15 +52,19 @@ class Provider:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.refuses: tuple[int, tuple[str, ...]] = (400, ())
-        self.ends = {"/messages": "end_turn", "/completions": "stop"}
+        self.ends = {"/messages": "end_turn", "/completions": "stop", "/gemini": "STOP"}
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.sent.append(body)
         status, parameters = self.refuses
         if refused := [name for name in parameters if name in body]:
             return status, {"error": {"message": f"unknown parameter {refused[0]}", "code": status}}
+        if path == "/api/chat":
+            reason = {"done": True, "done_reason": self.ends["/completions"]}
+            return 200, {"model": "m", "message": {"role": "assistant", "content": TEXT}} | reason
         if path.endswith(":generateContent"):
-            return 200, {"candidates": [{"content": {"role": "model", "parts": [{"text": TEXT}]}}]}
+            content = {"role": "model", "parts": [{"text": TEXT}]}
+            return 200, {"candidates": [{"content": content, "finishReason": self.ends["/gemini"]}]}
         if path.endswith("/messages"):
             named = body.get("tool_choice", {}).get("name")
             content = CALL | {"name": named} if named else {"type": "text", "text": TEXT}
@@ -109,6 +115,14 @@ def adk_gemini(url: str) -> Any:
     return Gemini(model="gemini-x", base_url=url)
 
 
+def google(url: str) -> Any:
+    return ChatGoogleGenerativeAI(model="gemini-x", base_url=url, api_key="k", max_retries=1)
+
+
+def ollama(url: str) -> Any:
+    return ChatOllama(model="m", base_url=url)
+
+
 def by_litellm(url: str) -> Any:
     pytest.importorskip("litellm")
     from google.adk.models.lite_llm import LiteLlm
@@ -137,23 +151,29 @@ def output_config(body: dict[str, Any]) -> bool:
 
 def subset(body: dict[str, Any]) -> bool:
     config = body["generationConfig"]
-    sent = config["responseMimeType"], config["responseSchema"]["required"]
+    schema = config.get("responseSchema") or config["responseJsonSchema"]
+    sent = config["responseMimeType"], schema["required"]
     return ("application/json", ["op"]) == sent and "additionalProperties" not in json.dumps(body)
 
 
-LIMITS = ("max_completion_tokens", "max_tokens", "maxOutputTokens")
+def form_of_ollama(body: dict[str, Any]) -> bool:
+    return ["op"] == body["format"]["required"] and "strict" not in json.dumps(body)
+
+
+LIMITS = ("num_predict", "max_completion_tokens", "max_tokens", "maxOutputTokens")
 
 
 @pytest.mark.parametrize(("made", "form"), [
     (openai, strict), (by_litellm, strict), (claude, tool), (adk_claude, tool),
     (lambda url: claude(url, "claude-sonnet-5"), output_config), (adk_gemini, subset),
+    (google, subset), (ollama, form_of_ollama),
 ])  # fmt: skip
 async def test_each_provider_is_sent_the_schema_as_it_takes_it(provider, made, form, monkeypatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     reply = await resolve_language_model(made(provider.url)).complete(REQUEST)
     assert (ANSWER, "stop") == (json.loads(reply.text), reply.finish)
     [body] = provider.sent
-    sent = body | body.get("generationConfig", {})
+    sent = body | body.get("generationConfig", {}) | body.get("options", {})
     assert [77] == [sent[name] for name in LIMITS if name in sent]
     assert form(body)
 
@@ -167,13 +187,18 @@ async def test_what_a_provider_refuses_is_left_out_from_then_on(provider):
     assert ["json_schema", True, "json_object", False, False] == forms
 
 
-@pytest.mark.parametrize("made", [openai, claude, adk_claude, by_litellm])
-async def test_each_provider_may_cut_an_answer_off_or_refuse_the_key(provider, made):
-    provider.ends = {"/messages": "max_tokens", "/completions": "length"}
+@pytest.mark.parametrize("made", [
+    openai, claude, adk_claude, adk_gemini, by_litellm, google, ollama
+])  # fmt: skip
+async def test_each_provider_may_cut_an_answer_off_or_refuse_the_key(provider, made, monkeypatch):
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
+    provider.ends = {
+        "/messages": "max_tokens", "/completions": "length", "/gemini": "MAX_TOKENS"
+    }  # fmt: skip
     reply = await resolve_language_model(made(provider.url)).complete(REQUEST)
     assert (TEXT, "length") == (reply.text, reply.finish)
     for status in (401, 403):
-        provider.refuses = status, ("messages",)
+        provider.refuses = status, ("messages", "contents")
         with pytest.raises(ModelKeyRefused, match=f"status {status}, no valid key"):
             await resolve_language_model(made(provider.url)).complete(REQUEST)
 
