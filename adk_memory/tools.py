@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec
-from uuid import NAMESPACE_URL, uuid5
 
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.tools.tool_context import ToolContext
@@ -18,7 +17,7 @@ from google.genai import types
 from adk_memory.events import text_of_content
 from adk_memory.memory_service import OpenMemoryService
 from shared_core import InvalidInput, MemoryCoreError, Scope
-from shared_core.core import log_failure
+from shared_core.core import id_of_text, log_failure
 from shared_core.recall import told
 
 SLICE_LIMIT = 20
@@ -63,8 +62,7 @@ async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
       The id of the memory, which `forget` takes; or an error.
     """
     _check(text, "text", tool_context)
-    # The id derives from the text, so that the same text is stored once.
-    memory_id = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text.strip()}"))
+    memory_id = id_of_text(text)
     content = types.Content(role="user", parts=[types.Part(text=text.strip())])
     entry = MemoryEntry(id=memory_id, content=content, author=tool_context.agent_name)
     await tool_context.add_memory(memories=[entry])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
-from uuid import NAMESPACE_URL, uuid5
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
@@ -16,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph_store.reflection import HasEngine
 from langgraph_store.run_identity import IdSource, RunIdentity
 from shared_core import InvalidInput, MemoryCoreError, MemoryEngine, NewMemory, Scope, run_sync
-from shared_core.core import log_failure
+from shared_core.core import id_of_text, log_failure
 from shared_core.recall import fitting, told
 
 _log = logging.getLogger("hippocampus")
@@ -39,8 +38,7 @@ class _Verbs:
         self._identity = identity
 
     async def remember(self, scope: Scope, text: str) -> ToolResult:
-        # The key derives from the text, so that the same text is stored once.
-        key = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text}"))
+        key = id_of_text(text)
         await self._engine.remember(scope, NewMemory(text=text, key=key, author="agent"))
         return {"remembered": text, "id": key}
 

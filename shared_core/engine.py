@@ -112,7 +112,6 @@ class MemoryEngine:
         count_memories: counts what list_memories() lists, also by period.
         memory: reads one memory with its provenance, its retention and what was derived from it.
         accesses: how often memories were read, and when last.
-        turns: appends turns of threads.
         facts: lists, states, retracts and restores facts.
         graph: the knowledge graph.
         runs: consolidates, reflects, lists runs and undoes them.
@@ -189,7 +188,7 @@ class MemoryEngine:
         )
         self.jobs = JobQueue(handle, self._worker, watch)
         self._queue_size = QueueSizeReader(self._lifecycle)
-        self.turns = Turns(handle, self.jobs, self._worker, strategy)
+        self._turns = Turns(handle, self.jobs, self._worker, strategy)
         self.facts = Facts(handle, relations)
         self.graph = Graph(handle, relations, self.facts)
         self.profiles = Profiles(handle, pipeline, self.recall, self.jobs.ask_if_unread)
@@ -203,7 +202,7 @@ class MemoryEngine:
         self.memory = MemoryDetails(handle, self.retention, self.facts, self.accesses)
         self.erasures = Erasures(handle, self.jobs)
         self.transfer = Transfer(handle, self.accesses)
-        self.imports = RecordImports(handle, self.turns, self.runs, self.facts)
+        self.imports = RecordImports(handle, self._turns, self.runs, self.facts)
         self.imported_items = ImportedItems(handle)
         self.indexes = Indexes(handle, in_background=worker)
         self.tokens = ApiTokens(handle)
@@ -301,7 +300,7 @@ class MemoryEngine:
             ModelUnavailable: the embedder failed.
         """
         self.retention.schedule.nudge()
-        new = await self.turns.append(
+        new = await self._turns.append(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
             session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
@@ -385,7 +384,7 @@ class MemoryEngine:
         has on_session_end=False nothing happens.
         """
         if isinstance(scope, Scope) and thread_id is not None and user_id is None and app is None:
-            return await self.turns.end_session(scope, thread_id, strategy)
+            return await self._turns.end_session(scope, thread_id, strategy)
         user = scope if user_id is None else user_id
         if isinstance(user, Scope) or thread_id is not None or strategy is not None:
             is_scope = isinstance(scope, Scope) or thread_id is None

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from shared_core.errors import InvalidInput
 
@@ -17,6 +17,11 @@ OF_WORDS: Final = "words-"
 
 _lock = threading.Lock()
 _last = 0
+
+
+def id_of_text(text: str) -> str:
+    """Return the id that tools give a text to remember: the same text is kept once."""
+    return str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text.strip()}"))
 
 
 def uuid7() -> UUID:

@@ -33,6 +33,13 @@ SINGLE: Final = 2
 """Weight of a fact of the user with one value at a time."""
 MOST_WHOLE: Final = 20
 """Number of facts that are shown with their statement where not all fit."""
+BORN_TO: Final = {
+    "relation.uncle": frozenset(("relation.brother", "relation.sister")),
+    "relation.aunt": frozenset(("relation.brother", "relation.sister")),
+    "relation.grandfather": frozenset(("relation.daughter", "relation.son")),
+    "relation.grandmother": frozenset(("relation.daughter", "relation.son")),
+}
+"""Whose child makes one what: "I'm an uncle!" is about a sister who expected a baby."""
 LASTING: Final = frozenset(("birthday", "name", "origin", "surname", "zodiac"))
 """Slots whose facts nothing ends but a correction, which names the slot or the value."""
 
@@ -155,6 +162,11 @@ def _fitting(
     return fitting
 
 
+def _kin_of(one: HeldFact, asked: frozenset[str]) -> frozenset[str]:
+    """Return the relatives that a fact mentions, if any are asked for."""
+    return slots_named(one.statement) if asked else frozenset()
+
+
 class _Mentions:
     """What a text mentions: words, names and slots."""
 
@@ -166,6 +178,10 @@ class _Mentions:
     def _slots(self) -> frozenset[str]:
         return slots_named(self._text)
 
+    @cached_property
+    def _parents(self) -> frozenset[str]:
+        return frozenset().union(*(BORN_TO.get(slot, ()) for slot in self._slots))
+
     def value_or_subject(self, one: HeldFact) -> bool:
         """Tell whether the text has a word of the value, or the name the fact is about."""
         about_other = one.subject != USER
@@ -173,7 +189,7 @@ class _Mentions:
 
     def weight(self, one: HeldFact) -> int:
         """Return how much a fact has to do with the text, 0 for nothing."""
-        if self.value_or_subject(one):
+        if self.value_or_subject(one) or not self._parents.isdisjoint(_kin_of(one, self._parents)):
             return NAMED
         if one.functional and one.subject == USER:
             return SINGLE

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
 from shared_core.core.domain import GivenRole, NewMemory
+from shared_core.core.ids import id_of_text
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
@@ -285,8 +286,11 @@ class MemoryTools:
             float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")
         ] = 5.0,
     ) -> RememberReply:
-        """Store a statement for later conversations, e.g. "Ana is allergic to nuts"."""
-        memory = NewMemory(text=text, importance=importance)
+        """Store a statement for later conversations, e.g. "Ana is allergic to nuts".
+
+        The same statement is kept once.
+        """
+        memory = NewMemory(text=text, key=id_of_text(text), importance=importance)
         [key] = await self._memory.remember(self._users.scope(user_id), memory)
         return RememberReply(key=key)
 

@@ -114,7 +114,8 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn):
 
 async def test_remember_recall_and_forget_answer_with_types(shared_memory, scope):
     async with running(shared_memory, scope.app, scope.user) as client:
-        key = (await answer(client, "remember", text="安娜喜欢茶。", importance=9))["key"]
+        told = [await answer(client, "remember", text=f"安娜喜欢茶。{end}") for end in (" ", "")]
+        (key,) = {one["key"] for one in told}  # a client that tries again stores nothing twice
         [found] = (await answer(client, "recall", query="她喜欢什么？"))["memories"]
         assert (key, "安娜喜欢茶。", "semantic") == (found["key"], found["content"], found["kind"])
         shown = await answer(client, "debug_process_memory", input="茶")

@@ -262,14 +262,14 @@ async def test_the_end_of_a_session_is_worked_on_at_once(dsn):
 REFLECTING = """
 import asyncio, sys
 from shared_core import ExtractionStrategy, Scope, open_memory
-from shared_core.core.domain import NO_USAGE
+from shared_core.core.domain import Conclusions
 from shared_core.extraction.rule_based import RuleExtractor
 from tests.turns import said
 
 class Reflecting(RuleExtractor):
-    async def reflect(self, memories):
+    async def reflect(self, memories, held, now):
         print("reflected", flush=True)
-        return [], NO_USAGE
+        return Conclusions()
 
 async def main():
     rule = ExtractionStrategy(reflection_interval=4)

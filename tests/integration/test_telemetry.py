@@ -208,11 +208,8 @@ async def test_jobs_are_spans_with_an_outcome(dsn, spans):
         assert await memory.flush(60)
     done = {"hippocampus.job.type": "full_consolidation", "hippocampus.job.outcome": "done"}
     assert 1 == grown.of("hippocampus.job.duration", done)
-    assert {
-        (None, "hippocampus.job"),
-        ("hippocampus.job", "hippocampus.consolidate"),
-        ("hippocampus.job", "hippocampus.embed"),
-    } <= tree(spans)
+    assert {(None, "hippocampus.job"), ("hippocampus.job", "hippocampus.consolidate"),
+        ("hippocampus.job", "hippocampus.embed")} <= tree(spans)  # fmt: skip
     async with open_memory(dsn, worker=False, extractor=Broken()) as memory:
         await memory.append_events(ANA, "bad", turns("I live in Porto."))
         assert "failed" == (await memory.jobs.run(ANA, "bad")).status

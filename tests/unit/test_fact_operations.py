@@ -265,7 +265,7 @@ async def test_an_ended_fact_is_shown_without_an_id_where_the_turns_mention_it()
 @every_case(
     ("Song7 is great", "song7"), ("我不喜欢 song7 了", "song7"), ("my boss is leaving", "Greg"),
     ("老板换人了", "Greg"), ("mia turned six", "five"), ("sorry, 33", "Boston"),
-    ("my shoe size", "44"),
+    ("my shoe size", "44"), ("I'm an uncle!", "a baby"), ("我当舅舅了", "a baby"),
 )  # fmt: skip
 def test_of_many_facts_those_are_shown_that_the_turns_touch(text, shown):
     facts = [
@@ -274,6 +274,7 @@ def test_of_many_facts_those_are_shown_that_the_turns_touch(text, shown):
         held("five", slot="relation.daughter.age", number=901, subject="mia"),
         held("Boston", slot="residence", number=902),
         held("44", slot="shoe_size", number=903, functional=False, fact_type="custom"),
+        held("a baby", slot="expects", number=904, statement="The user's sister is expecting."),
     ]
     listing = listing_of(facts, text)
     assert shown in [one.value for one in listing.facts.values()]

@@ -112,12 +112,9 @@ def test_talk_about_safety_is_no_secret(sentence):
 
 
 def test_a_change_of_plans_is_told():
-    trip = [
-        f"For the trip to Norway in July we need {item} {n}."
-        for n, item in enumerate(
-            ["tents", "boots", "maps", "gas", "ropes", "coats", "lamps", "food", "cards", "socks"]
-        )
-    ]
+    trip = [f"For the trip to Norway in July we need {item} {n}." for n,
+        item in enumerate(["tents", "boots", "maps", "gas", "ropes", "coats", "lamps", "food",
+        "cards", "socks"])]  # fmt: skip
     told = summarise(user(*trip[:6], "My father is ill, so Norway is off.", *trip[6:],
                           "We take Portugal instead."), max_characters=120)  # fmt: skip
     assert "Norway is off" in told
