@@ -25,7 +25,7 @@ from shared_core.models.call_limits import ModelCalls
 from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Item .* on TypedDict class:UserWarning", "ignore:Pydantic serializer:UserWarning"
+    "ignore:Items? .* on TypedDict class:UserWarning", "ignore:Pydantic serializer:UserWarning"
 )  # of LiteLLM
 
 WORD: Any = {"type": "string", "enum": ["add", "end"]}
@@ -124,7 +124,6 @@ def ollama(url: str) -> Any:
 
 
 def by_litellm(url: str) -> Any:
-    pytest.importorskip("litellm")
     from google.adk.models.lite_llm import LiteLlm
 
     return LiteLlm("openai/m", api_base=f"{url}/v1", api_key="k", max_retries=0)
@@ -204,7 +203,7 @@ async def test_each_provider_may_cut_an_answer_off_or_refuse_the_key(provider, m
 
 
 async def test_litellm_keeps_its_callbacks_between_calls_of_an_agent(provider, monkeypatch, caplog):
-    litellm = pytest.importorskip("litellm")
+    import litellm
     from litellm.integrations.custom_logger import CustomLogger
 
     class Noting(CustomLogger):
