@@ -371,6 +371,8 @@ class FactDrafting:
             return self._replaced(read, held)
         if item.op == "update" and self._is_reworded(read, held):
             return self._reworded(read, held)
+        if item.op == "update" and item.id and _differs(item.statement, held.statement):
+            self._evidence.leave_out("update in other words that the turn does not say")
         if item.op in ("keep", "update"):
             stated = self._states(read, held.value)
             return [replace(self._again(read, held), confirms=not stated)]
@@ -605,6 +607,10 @@ def gives_orders(text: str) -> bool:
 
 def _names(text: str, value: str) -> bool:
     return bool(normalised(value)) and normalised(value) in normalised(text)
+
+
+def _differs(statement: str, held: str) -> bool:
+    return bool(statement) and normalised(statement) != normalised(held)
 
 
 def _ends(read: _Read) -> bool:

@@ -137,8 +137,8 @@ async def reflect(
         rows.add_facts(facts, ())
         kept, inherited = _add_insights(rows, _standing(found, memories), memories)
         vectors = await _vectors(storage, embedding, scope, rows)
-        if not (rows.memories or facts.closed):
-            return ReflectionReport(reflections=(), refused=found.refused, usage=found.usage)
+        if not (rows.memories or facts.closed or found.refused):
+            return ReflectionReport(reflections=(), usage=found.usage)
         triples = _triples(facts, relations)
         graph = await _edges(storage, scope, facts, triples, started_at)
         rows.add_edges(graph)
@@ -162,6 +162,7 @@ async def reflect(
             inherited=[pair for pair in inherited if pair[0] in written],
             vectors=vectors,
             unsaid=list(rows.free_keys().values()),
+            bounds=[one.memory_id for item in found.outdated for one in item.because],
             slots=sorted({one.fact.slot for one in found.outdated}),
             relations=_pairs(triples),
             known_number=before.number,

@@ -94,7 +94,7 @@ def read_items(value: object, model: type[Item], limit: int) -> tuple[list[Item]
     """
     given = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
     items: list[Item] = []
-    wrong: list[str] = []
+    wrong = [] if isinstance(value, list | dict) or not value else ["no list"]
     optional = {name for name, field in model.model_fields.items() if not field.is_required()}
     for place, element in enumerate(given[:limit]):
         try:

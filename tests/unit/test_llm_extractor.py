@@ -222,9 +222,9 @@ async def test_no_answer_is_not_asked_for_again(answer, why):
 @every_case(
     ("I'm sorry, but I can't process personal data of Zhu.", "it refused"),
     ("抱歉，我无法处理个人信息。", "it refused"), ("The user works at Meta.", "no JSON object"),
-    ('{"memories": []}', "no JSON object with any of facts"), ("x" * 1_000_000, "no JSON object"),
+    ('{"facts": 5}', "facts no list"), ("x" * 1_000_000, "no JSON object"),
+    ('{"memories": []}', "no JSON object with any of facts"), ('{"facts": [{"slot', "cut off"),
     ('{"facts": [{"value": 1}]}', "no element can be used: facts element 0: turns"),
-    ('{"facts": [{"turns": [1], "slot": "na', "cut off"),
     (ModelReply(text='{"fac', finish="length"), "cut off when its tokens were used up"),
 )  # fmt: skip
 async def test_an_answer_of_no_use_twice_is_an_error_that_quotes_nobody(answer, why):
