@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, InsightDraft, StatementDraft
+from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import CHINESE_FUNCTION_CHARACTERS, HAN_CHARACTER, search_terms
 
 Sourced = TypeVar("Sourced", StatementDraft, InsightDraft)
@@ -57,7 +58,8 @@ def _tells(term: str) -> bool:
 def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Event]) -> Extraction:
     """Return the drafts with the earlier turns they draw on added as sources.
 
-    The name of somebody is also looked for in the turns before in the same window, from the last.
+    The name of somebody is also looked for in the user's turns before in the same window, from the
+    last.
     """
     known, by_id = EarlierTurns(before), {turn.event_id: turn for turn in turns}
 
@@ -69,11 +71,14 @@ def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Ev
 
     def naming(fact: FactDraft, own: Sequence[str]) -> tuple[str, ...]:
         place = places[fact.event_id]
-        if fact.subject == USER or not place:
+        name = (
+            fact.subject if fact.subject != USER else fact.value if is_name_slot(fact.slot) else ""
+        )
+        if not (name and place):
             return ()
         if place not in earlier:
-            earlier[place] = EarlierTurns(turns[:place])
-        return earlier[place].needed(fact.subject, [by_id[one] for one in own])[-1:]
+            earlier[place] = EarlierTurns([one for one in turns[:place] if one.role == "user"])
+        return earlier[place].needed(name, [by_id[one] for one in own])[-1:]
 
     def fact_sources(fact: FactDraft) -> tuple[str, ...]:
         text = f"{fact.statement}\n{fact.subject}\n{fact.value}"

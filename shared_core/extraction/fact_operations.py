@@ -451,7 +451,7 @@ class FactDrafting:
         is_to_come = held.ends_at is not None or bool(
             held.begins_at and held.begins_at > read.turn.occurred_at
         )
-        if is_to_come or item.until or not (item.id and words) or words == before:
+        if is_to_come or item.since or item.until or not (item.id and words) or words == before:
             return False
         if by_word_only(held.slot):
             return False

@@ -4,7 +4,7 @@ A model is not trusted with the ends of facts:
 - It may only name a fact that was shown, holds, and was told in a turn. Allergies and denials end
   by the user's word alone.
 - Another fact must show it, held or ended. That fact has begun, and it began or was told later than
-  the fact that ends. Or the fact's own term has passed.
+  the fact that ends. Or the fact names a day or a term, and that has passed.
 - Two facts cannot show each other's end.
 - What still holds of a fact has its value and most of its words from that fact and from those that
   show the change.
@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Final
 
 from shared_core.core.domain import UNKNOWN_START, FactDraft, HeldFact, MemoryId, OutdatedFact
-from shared_core.extraction.evidence import SECRET, date_of, end_of
+from shared_core.extraction.evidence import SECRET, date_of, end_of, numbers_in
 from shared_core.extraction.fact_operations import by_word_only
 from shared_core.extraction.held_listing import fact_line, written_subject
 from shared_core.extraction.llm_schema import CONFIDENCE, ReviewItem
@@ -106,17 +106,18 @@ def _evidence(
     item: ReviewItem, facts: Mapping[str, HeldFact], found: Mapping[MemoryId, OutdatedFact]
 ) -> dict[str, HeldFact]:
     """Return the facts, without those whose end rests on that of the item; others as they end."""
-    fact = facts.get(item.id)
     ends = {memory_id: one.until for memory_id, one in found.items() if one.still is None}
-
-    def rests(one: HeldFact) -> bool:
-        because = found[one.memory_id].because if one.memory_id in found else ()
-        return any(other.memory_id == fact.memory_id or rests(other) for other in because if fact)
-
+    resting = {facts[item.id].memory_id} if item.id in facts else set()
+    while more := {
+        memory_id
+        for memory_id, one in found.items()
+        if memory_id not in resting and not resting.isdisjoint(o.memory_id for o in one.because)
+    }:
+        resting |= more
     return {
         name: replace(one, ended_at=ends.get(one.memory_id, one.ended_at))
         for name, one in facts.items()
-        if name == item.id or not rests(one)
+        if name == item.id or one.memory_id not in resting
     }
 
 
@@ -140,7 +141,8 @@ def _outdated(
     shown = tuple(facts[one] for one in item.because if one in facts and facts[one] is not fact)
     shown = tuple(one for one in shown if _has_begun(one, now))
     over = end_of(item.until, now)
-    has_passed = TODAY in item.because and over is not None and fact.valid_from < over <= now
+    has_term = TODAY in item.because and numbers_in(f"{fact.value} {fact.statement}")
+    has_passed = has_term and over is not None and fact.valid_from < over <= now
     if not (has_passed or any(_is_newer(one, fact) for one in shown)):
         raise _Refused("review that no newer fact shows")
     moments = (start, over, max((_moment(one) for one in shown), default=None))

@@ -1,4 +1,4 @@
-"""engine.turns: append turns to threads, and enqueue their consolidation."""
+"""Append turns to threads, and enqueue their consolidation."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -32,7 +33,7 @@ from shared_core.extraction.draft_validation import validated_insights
 from shared_core.extraction.rule_reader import RULES_VERSION
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, fact_key
-from shared_core.knowledge.revision import as_grounds, fallen_with
+from shared_core.knowledge.revision import as_grounds
 from shared_core.knowledge.run_rows import RunRows, add_privacy, apply_run
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
@@ -129,13 +130,13 @@ async def reflect(
         if not memories:
             return ReflectionReport(reflections=())
         held = await storage.query(tenant, partial(held_facts, MAX_HELD, started_at))
-        found = await reflector.reflect(memories, held, started_at)
+        found = _standing(await reflector.reflect(memories, held, started_at), memories)
         rows = RunRows(
             scope, None, MemoryId(uuid7()), clock(), reflector.name, as_grounds(held)
         )  # fmt: skip
         facts = _changed(found.outdated, held)
         rows.add_facts(facts, ())
-        kept, inherited = _add_insights(rows, _standing(found, memories), memories)
+        kept, inherited = _add_insights(rows, found.insights, memories)
         vectors = await _vectors(storage, embedding, scope, rows)
         if not (rows.memories or facts.closed or found.refused):
             return ReflectionReport(reflections=(), usage=found.usage)
@@ -202,8 +203,6 @@ def _changed(outdated: Sequence[OutdatedFact], held: Sequence[HeldFact]) -> Fact
     for one in outdated:
         plan.closed[one.fact.memory_id] = one.until
         if one.still is None:
-            fallen = fallen_with(one.fact, held)
-            plan.closed = {**dict.fromkeys((o.memory_id for o in fallen), one.until), **plan.closed}
             continue
         place = (one.fact.slot, one.fact.subject, normalised(one.still.value))
         if place not in values:
@@ -231,18 +230,22 @@ def _pairs(triples: Sequence[TripleDraft]) -> list[tuple[str, str]]:
     return sorted({(normalised(one.subject), one.relation) for one in triples})
 
 
-def _standing(found: Conclusions, memories: Sequence[Memory]) -> list[InsightDraft]:
-    """Return the insights that do not rest on a fact that ends, or on what its turns tell."""
+def _standing(found: Conclusions, memories: Sequence[Memory]) -> Conclusions:
+    """Return the conclusions without insights on facts that end, or on statements of their value.
+
+    Such a statement may go out of recall with the fact.
+    """
     gone = {one.fact.memory_id for one in found.outdated}
-    turns = {turn for one in found.outdated for turn in one.fact.turns}
+    values = [one.fact.value.lower() for one in found.outdated]
     going = {
         one.memory_id
         for one in memories
         if one.memory_id in gone
-        or (one.kind == "semantic"
-            and any((one.thread_id, event) in turns for event in one.source_event_ids))
-    }  # fmt: skip
-    return [one for one in found.insights if going.isdisjoint(map(MemoryId, one.memory_ids))]
+        or (one.kind == "semantic" and any(value in one.text.lower() for value in values))
+    }
+    kept = [one for one in found.insights if going.isdisjoint(map(MemoryId, one.memory_ids))]
+    dropped = Counter({"insight on a fact that ends": len(found.insights) - len(kept)})
+    return replace(found, insights=kept, refused=+(Counter(found.refused) + dropped))
 
 
 async def _edges(

@@ -443,15 +443,6 @@ def grounds(extraction: Extraction, held: Sequence[HeldFact]) -> list[KnownPerso
     return as_grounds([one for one in held if one.memory_id in used])
 
 
-def fallen_with(gone: HeldFact, held: Sequence[HeldFact]) -> list[HeldFact]:
-    """Return the held facts about a person, and the plans with them, if that relation ends."""
-    index = HeldIndex(one for one in held if one.ended_at is None)
-    index.drop(key_of(gone))
-    if not relation_of(gone) or _is_still_related(gone, index, ()):
-        return []
-    return [*(one for _, one in _fallen(gone, index, "")), *_plans_with(gone, index)]
-
-
 def as_grounds(held: Sequence[HeldFact]) -> list[KnownPerson]:
     """Return facts in the form of what drafts may rest on."""
     return [

@@ -38,6 +38,7 @@ class Retiring:
 
     values: of facts, with the moment when each ended. turns: of the ended memories. said_at: the
     turns of statements, and when each occurred. pairs: a fact, and a statement with its value.
+    keys: of facts.
     """
 
     memories: dict[UUID, _Memory] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Retiring:
     turns: dict[UUID, set[TurnKey]] = field(default_factory=lambda: defaultdict(set))
     said_at: dict[UUID, dict[TurnKey, datetime]] = field(default_factory=lambda: defaultdict(dict))
     pairs: set[tuple[UUID, UUID]] = field(default_factory=set)
+    keys: dict[UUID, str | None] = field(default_factory=dict)
 
     @property
     def statements(self) -> list[UUID]:
@@ -64,7 +66,7 @@ def select_ended(plan: RunPlan) -> Reads:
     reads = {
         "ended": Select(
             "memories",
-            ("memory_id", "superseded_at", "run_id", "f.value", "f.valid_until"),
+            ("memory_id", "superseded_at", "run_id", "f.value", "f.valid_until", "f.key"),
             ended,
             (facts,),
         ),
@@ -159,8 +161,14 @@ def retiring(
 
 def _given_up(retired: Retiring, plan: RunPlan) -> list[tuple[UUID, str]]:
     """Return the ended facts and their values, without those that the run states in other words."""
-    anew = {shown(one.draft.value).lower() for one in plan.facts if one.valid_until is None}
-    return [(fact, value) for fact, (value, _) in retired.values.items() if value not in anew]
+    anew = {
+        (one.key, shown(one.draft.value).lower()) for one in plan.facts if one.valid_until is None
+    }
+    return [
+        (fact, value)
+        for fact, (value, _) in retired.values.items()
+        if (retired.keys.get(fact), value) not in anew
+    ]
 
 
 def _add_ended(
@@ -171,7 +179,8 @@ def _add_ended(
     ends: Mapping[UUID, datetime],
 ) -> None:
     """Add the ended memories, and the values and ends of those that are facts."""
-    for memory_id, superseded_at, run_id, value, valid_until in found["ended"]:
+    for memory_id, superseded_at, run_id, value, valid_until, key in found["ended"]:
+        retired.keys[memory_id] = key
         retired.memories[memory_id] = _Memory(superseded_at, run_id)
         if value is not None:
             retired.values[memory_id] = (shown(value).lower(), ends.get(memory_id, valid_until))

@@ -24,7 +24,7 @@ def fact(value: str, number: int, *, slot: str = "residence", **more: Any) -> He
 YORK, JO = fact("York", 1, ended_at=MAY_30), fact("Jo", 2, slot="relation.flatmate")
 LEEDS = fact("Leeds", 3, stated_at=MAY_30)
 BEES = fact("bees", 4, slot="allergy.home")
-CAST = fact("cast", 5, slot="jo.health", subject="jo", statement="Jo's arm is in a cast.")
+CAST = fact("cast", 5, slot="jo.health", subject="jo", statement="In a cast for six weeks.")
 TO_COME = fact("Rome", 6, slot="home", begins_at=OCTOBER + timedelta(days=9))
 OWN, TRAM = fact("chess", 7, slot="hobby", turns=()), fact("tram", 8, slot="commute")
 FACTS = (JO, LEEDS, BEES, CAST, TO_COME, OWN, TRAM, YORK)
@@ -34,14 +34,9 @@ def reviewed(*items: dict[str, Any], facts: Any = FACTS) -> tuple[list[Any], dic
     """Return what ends, as (value, until, what still holds), and what was refused."""
     listing = review_listing(facts, 1_000)
     ids = {one.value: name for name, one in listing.facts.items()}
+    ids |= {"today": "today", "f99": "f99"}
     given = [
-        ReviewItem.model_validate(
-            {
-                **one,
-                "id": ids.get(one["id"], "f99"),
-                "because": [ids.get(o, o) for o in one["because"]],
-            }
-        )
+        ReviewItem(**one | {"id": ids[one["id"]], "because": [ids[o] for o in one["because"]]})
         for one in items
     ]
     found, refused = outdated_facts(given, listing, OCTOBER, "reflect.v2")
