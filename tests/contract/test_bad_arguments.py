@@ -87,7 +87,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda m: m.jobs.request(ANN, "t", delay_s=LONG), "delay_s"),
     (lambda m: m.jobs.request(ANN, "t", DEEP), "job_type"),
     (lambda m: m.append_events(ANN, "t", [], strategy=1), "strategy"),
-    (lambda m: m.turns.end_session(ANN, "t", "x"), "strategy"),
+    (lambda m: m.end_session(ANN, "t", strategy="x"), "strategy"),
     (lambda m: m.append_events(ANN, "t", 5), "events"),
     (lambda m: m.remember(ANN, {1}), "memories"),
     (lambda m: m.remember(ANN, NewMemory(text="a", author={})), "author"),
