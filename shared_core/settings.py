@@ -10,6 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
+from shared_core.core.environment import ADDRESS, check_variables
 from shared_core.core.model_limits import ModelLimits, limits_in
 from shared_core.core.uri_validation import EMBEDDED, check_uri
 from shared_core.errors import InvalidInput
@@ -103,9 +104,12 @@ def load_settings(
     _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _GRAPH, _PROFILES and
     _PREPARE ("on" or "off"), and those of limits_in(). In the query of a
     postgresql:// uri, prepare=off or prepare=on comes before the variable.
-    Raises InvalidInput for a value of no known form.
+    It warns of other variables with this prefix. Raises InvalidInput for a value of no known form,
+    and for an address in a variable that nothing reads.
     """
-    chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
+    given = uri if uri is not None else os.environ.get(ADDRESS)
+    check_variables(os.environ, address_is_given=bool(given))
+    chosen = str(given or EMBEDDED)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
     check_uri(chosen)

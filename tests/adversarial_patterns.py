@@ -24,7 +24,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
-LENGTH, LIMIT_S = (100_000, 5.0) if "HIPPOCAMPUS_LONG" in os.environ else (10_000, 0.8)
+LENGTH, LIMIT_S = (100_000, 5.0) if "HIPPOCAMPUS_TEST_LONG" in os.environ else (10_000, 0.8)
 """Characters of a text, and processor time for it. Linear ones take at most a tenth of it."""
 SHORT, WORST = 500, 2
 LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (

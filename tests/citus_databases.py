@@ -11,7 +11,7 @@ from psycopg import sql
 from shared_core import open_memory, run_sync
 from shared_core.storage.postgres.connection.citus import bound_everywhere, referred_first, spread
 
-CITUS_DSN = os.environ.get("HIPPOCAMPUS_CITUS_DSN", "")
+CITUS_DSN = os.environ.get("HIPPOCAMPUS_TEST_CITUS_DSN", "")
 """A cluster: a user who is no superuser, and a database of its own with citus and vector."""
 LIVE_TIMEOUT_S = 900
 """Timeout of a test on a cluster: a fixture may distribute a schema first, on a slow machine."""
@@ -29,7 +29,7 @@ class CitusDatabases:
     def lend(self) -> Iterator[str]:
         """Yield the DSN of the empty schema, and empty it afterwards."""
         if not self._dsn:
-            pytest.skip("HIPPOCAMPUS_CITUS_DSN names no cluster")
+            pytest.skip("HIPPOCAMPUS_TEST_CITUS_DSN names no cluster")
         if not self._is_made:
             self._make()
         yield self._dsn

@@ -196,7 +196,7 @@ def seekdb(testrun_uid, worker_id):
 
 @pytest.fixture(scope="session")
 def citus():
-    """The schema on the cluster that HIPPOCAMPUS_CITUS_DSN names."""
+    """The schema on the cluster that HIPPOCAMPUS_TEST_CITUS_DSN names."""
     return CitusDatabases(CITUS_DSN)
 
 

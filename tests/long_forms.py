@@ -4,4 +4,4 @@ from __future__ import annotations
 
 import os
 
-LONG = os.environ.get("HIPPOCAMPUS_LONG", "") not in ("", "0")
+LONG = os.environ.get("HIPPOCAMPUS_TEST_LONG", "") not in ("", "0")

@@ -14,7 +14,7 @@ from typing import Any
 
 from shared_core import Event, Scope, open_memory
 
-LONG = "HIPPOCAMPUS_LONG" in os.environ
+LONG = "HIPPOCAMPUS_TEST_LONG" in os.environ
 LENGTH, LIMIT_S = (100_000, 15) if LONG else (25_000, 3)
 """Characters of a text, and processor time for one call with it. The slowest takes a quarter."""
 MOST_S = 90

@@ -6,6 +6,7 @@ They only read: the row that tests row security, and a migration that tests righ
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import shutil
 import uuid
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import psycopg
 from psycopg import sql
 
+from shared_core.core.environment import unknown_variables
 from shared_core.core.locale import t
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import (
@@ -63,10 +65,10 @@ EXTRAS = {"google-adk": "adk", "langgraph": "langgraph"}
 """The extra that installs each optional package."""
 NAME = "hippocampus doctor"
 CHECKS: Final[Mapping[str, str]] = {
-    "library": "程序", "uri": "地址", "disk": "磁盘", "folder": "文件夹", "server": "服务器",
-    "log": "日志", "pooler": "连接池", "rights": "权限", "schema": "模式", "role": "角色",
-    "row security": "行级安全", "vectors": "向量", "queue": "队列", "embedder": "嵌入模型",
-    "examination": "检查过程",
+    "library": "程序", "settings": "设置", "uri": "地址", "disk": "磁盘", "folder": "文件夹",
+    "server": "服务器", "log": "日志", "pooler": "连接池", "rights": "权限", "schema": "模式",
+    "role": "角色", "row security": "行级安全", "vectors": "向量", "queue": "队列",
+    "embedder": "嵌入模型", "examination": "检查过程",
 }  # fmt: skip
 """The names of the checks in Chinese. Names of packages stay."""
 LOG_LINES = 8
@@ -174,7 +176,7 @@ def examine(
     Creates and migrates nothing unless start is True. An embedded server that exists is started
     for the time of the checks.
     """
-    findings = [_library()]
+    findings = [_library(), *_unknown_variables()]
     try:
         settings = load_settings(uri, schema=schema)
     except InvalidInput as error:
@@ -202,6 +204,15 @@ def examine(
     else:
         findings += _server(settings.uri, settings, model)
     return [*findings, model.model().finding, *_extras()]
+
+
+def _unknown_variables() -> Iterator[CheckResult]:
+    for name, sentence in unknown_variables(os.environ).items():
+        advice = t(
+            f"rename or unset {name}; docs/reference/settings.md lists the settings",
+            f"请改名或取消设置 {name}；docs/reference/settings.zh.md 列出全部设置",
+        )
+        yield problem("settings", sentence, advice)
 
 
 async def _set_up(settings: Settings) -> None:

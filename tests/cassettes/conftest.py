@@ -12,7 +12,7 @@ import pytest
 from vcr import VCR
 
 HERE = Path(__file__).parent
-RECORDING = os.environ.get("HIPPOCAMPUS_RECORD") == "1"
+RECORDING = os.environ.get("HIPPOCAMPUS_TEST_RECORD") == "1"
 SECRET_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "cookie", "set-cookie")
 NOISY_HEADERS = tuple(f"x-stainless-{name}" for name in (
     "arch", "async", "helper-method", "lang", "os", "package-version", "raw-response",

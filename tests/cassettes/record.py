@@ -55,7 +55,7 @@ def main() -> int:
              "--port", str(GEMINI_PORT)]  # fmt: skip
     local = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     tests = [sys.executable, "-m", "pytest", str(HERE), "-n0", "-q", "-p", "no:cacheprovider"]
-    recording = {**os.environ, "HIPPOCAMPUS_RECORD": "1", "PYTEST_TIMEOUT": "900"}
+    recording = {**os.environ, "HIPPOCAMPUS_TEST_RECORD": "1", "PYTEST_TIMEOUT": "900"}
     with (
         running(serve, f"http://127.0.0.1:{PORT}/health"),
         running(proxy, f"http://127.0.0.1:{GEMINI_PORT}/health/liveliness", local),

@@ -1,6 +1,6 @@
 """Our store and our services of ADK in the suites that any implementation can run.
 
-Those that ship with the frameworks: tests/upstream. HIPPOCAMPUS_LONG=1 runs the suites whole.
+Those that ship with the frameworks: tests/upstream. HIPPOCAMPUS_TEST_LONG=1 runs the suites whole.
 """
 
 from functools import partial

@@ -20,6 +20,8 @@ from playwright.sync_api import expect
 from practised import practised  # noqa: F401
 from warm_python import warm_python
 
+from shared_core.conversation.settings import VARIABLES
+from shared_core.core import environment
 from shared_core.ports.tables import tables
 from tests.browser import in_browser, running_browser, visitor
 
@@ -234,23 +236,25 @@ def test_the_page_of_the_schema_has_every_table_and_column(site):
     assert {name: list(shape.columns) for name, shape in tables().items()} == shown
 
 
-VARIABLE = re.compile(r"\b(?:HIPPOCAMPUS|SESSION|COREFERENCE|MEMORY)_[A-Z_]+[A-Z]\b")
+VARIABLE = re.compile(r"\bHIPPOCAMPUS_[A-Z_]+[A-Z]\b")
 PREFIXED = re.compile(r'(?:named|number)\("([A-Z_]+)"\)')
 """How langgraph_store/server.py reads a variable without its prefix."""
 
 
 def read_variables() -> set[str]:
     """Return the environment variables that the packages read."""
-    from shared_core.conversation import settings
-
-    names = {name for name in settings.VARIABLES.values() if name != "APP"}
+    names = {f"HIPPOCAMPUS_{name}" for name in VARIABLES.values()}
     for package in PACKAGES:
         for file in (ROOT / package).rglob("*.py"):
             text = file.read_text("utf-8")
-            names |= {name for name in VARIABLE.findall(text) if name.startswith("HIPPOCAMPUS_")}
+            names |= set(VARIABLE.findall(text))
             if file.name == "server.py" and package == "langgraph_store":
                 names |= {f"HIPPOCAMPUS_{name}" for name in PREFIXED.findall(text)}
     return names
+
+
+def test_a_variable_that_is_read_counts_as_a_setting():
+    assert read_variables() == environment.VARIABLES
 
 
 @pytest.mark.parametrize("page", ["settings.md", "settings.zh.md"])
@@ -258,12 +262,13 @@ def test_the_page_of_settings_lists_every_variable_that_is_read(page):
     text = (DOCS / "reference" / page).read_text("utf-8")
     listed = re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE)
     assert sorted(listed) == sorted(set(listed))
-    assert read_variables() == set(listed)
+    fields = {field: name for field, name in VARIABLES.items() if field != "app"}
+    also_plain = {f"HIPPOCAMPUS_{name}": name for name in fields.values()}
+    assert {also_plain.get(name, name) for name in environment.VARIABLES} == set(listed)
 
 
 def test_the_page_of_settings_names_the_defaults_of_the_code(monkeypatch):
     from shared_core.conversation import ConversationSettings
-    from shared_core.conversation.settings import VARIABLES
     from shared_core.settings import load_settings
 
     rows = {}

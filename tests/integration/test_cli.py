@@ -169,6 +169,13 @@ def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
     assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
+def test_the_doctor_names_a_variable_that_nothing_reads(dsn, monkeypatch):
+    monkeypatch.setenv("HIPPOCAMPUS_SCEMA", "crm")
+    named = diagnosed("settings", "problem", "--uri", dsn)["found"]
+    assert "HIPPOCAMPUS_SCEMA" in named
+    assert "did you mean HIPPOCAMPUS_SCHEMA?" in named
+
+
 def test_the_doctor_makes_no_schema_and_migrate_makes_it_once(empty_dsn):
     assert "hippocampus migrate" in diagnosed("schema", "note", "--uri", empty_dsn)["advice"]
     query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hippocampus'"

@@ -1,6 +1,6 @@
-"""Tier "live": a Citus cluster, named by HIPPOCAMPUS_CITUS_DSN: a user who is no superuser, in a
-database that has the extensions citus and vector. Its schemas hippocampus_live and hippocampus are
-dropped first."""
+"""Tier "live": a Citus cluster, named by HIPPOCAMPUS_TEST_CITUS_DSN: a user who is no superuser, in
+a database that has the extensions citus and vector. Its schemas hippocampus_live and hippocampus
+are dropped first."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.live.citus_loop import PARTS, said
 
 SCHEMA = "hippocampus_live"
 pytestmark = [
-    pytest.mark.skipif(not DSN, reason="HIPPOCAMPUS_CITUS_DSN names no cluster"),
+    pytest.mark.skipif(not DSN, reason="HIPPOCAMPUS_TEST_CITUS_DSN names no cluster"),
     pytest.mark.timeout(LIVE_TIMEOUT_S),
 ]
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")

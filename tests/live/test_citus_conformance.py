@@ -1,4 +1,4 @@
-"""Tier "live": the conformance suite of LangGraph's stores on the cluster of HIPPOCAMPUS_CITUS_DSN.
+"""Tier "live": the conformance suite of LangGraph's stores on HIPPOCAMPUS_TEST_CITUS_DSN.
 
 The schema hippocampus of that database is dropped first. HIPPOCAMPUS_TEST_ENGINE=citus runs any
 other test that takes the fixture `dsn` there (`-n 0`): most pass; those that read rows past row
@@ -14,7 +14,7 @@ from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance import INDEX, StoreSuite
 
 pytestmark = [
-    pytest.mark.skipif(not CITUS_DSN, reason="HIPPOCAMPUS_CITUS_DSN names no cluster"),
+    pytest.mark.skipif(not CITUS_DSN, reason="HIPPOCAMPUS_TEST_CITUS_DSN names no cluster"),
     pytest.mark.timeout(LIVE_TIMEOUT_S),
 ]
 

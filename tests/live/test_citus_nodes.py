@@ -1,15 +1,15 @@
 """Tier "live": nodes of a Citus cluster that stop, that are added, and that are asked directly.
 
-HIPPOCAMPUS_CITUS_DSN: a user who is no superuser, in a database with citus and vector. Its schema
-hippocampus_nodes is dropped first. The nodes must have the same database and user names.
+HIPPOCAMPUS_TEST_CITUS_DSN: a user who is no superuser, in a database with citus and vector. Its
+schema hippocampus_nodes is dropped first. The nodes must have the same database and user names.
 
-HIPPOCAMPUS_CITUS_NODE_COMMAND: a command that ends a node at once, or starts it and waits until it
-answers: `COMMAND kill HOST PORT` and `COMMAND start HOST PORT`, as `pg_ctl stop -m immediate` and
-`pg_ctl start -w` do. Without it the tests of dead nodes are skipped.
+HIPPOCAMPUS_TEST_CITUS_NODE_COMMAND: a command that ends a node at once, or starts it and waits
+until it answers: `COMMAND kill HOST PORT` and `COMMAND start HOST PORT`, as `pg_ctl stop -m
+immediate` and `pg_ctl start -w` do. Without it the tests of dead nodes are skipped.
 
-HIPPOCAMPUS_CITUS_ADMIN_DSN: a superuser in the same database. Without it the test that adds a node
-is skipped. HIPPOCAMPUS_CITUS_SPARE: HOST:PORT of a node that runs, has the database with both
-extensions, and was not added; the test adds it, and drains and removes it at its end.
+HIPPOCAMPUS_TEST_CITUS_ADMIN_DSN: a superuser in the same database. Without it the test that adds
+a node is skipped. HIPPOCAMPUS_TEST_CITUS_SPARE: HOST:PORT of a node that runs, has the database
+with both extensions, and was not added; the test adds it, and drains and removes it at its end.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from tests.live.citus_loop import said
 
 SCHEMA = "hippocampus_nodes"
 APP = "nodes"
-COMMAND = os.environ.get("HIPPOCAMPUS_CITUS_NODE_COMMAND", "")
-ADMIN = os.environ.get("HIPPOCAMPUS_CITUS_ADMIN_DSN", "")
-SPARE = os.environ.get("HIPPOCAMPUS_CITUS_SPARE", "")
+COMMAND = os.environ.get("HIPPOCAMPUS_TEST_CITUS_NODE_COMMAND", "")
+ADMIN = os.environ.get("HIPPOCAMPUS_TEST_CITUS_ADMIN_DSN", "")
+SPARE = os.environ.get("HIPPOCAMPUS_TEST_CITUS_SPARE", "")
 ANSWERS_S = 90.0
 """Longest wait for the error of a dead node: more than the statement timeout of 60 s."""
 pytestmark = [
-    pytest.mark.skipif(not CITUS_DSN, reason="HIPPOCAMPUS_CITUS_DSN names no cluster"),
+    pytest.mark.skipif(not CITUS_DSN, reason="HIPPOCAMPUS_TEST_CITUS_DSN names no cluster"),
     pytest.mark.timeout(LIVE_TIMEOUT_S),
 ]
 Node: TypeAlias = tuple[str, int]
@@ -184,7 +184,7 @@ async def until_up(user: User) -> None:
             await asyncio.sleep(0.5)
 
 
-@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
+@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_TEST_CITUS_NODE_COMMAND stops no node")
 async def test_a_dead_node_stops_only_its_own_users(memory):
     """Each node dies once. Users of the others work on, in an open memory and in a new one; its own
     get StorageUnavailable, and everything acknowledged before is there when it is back."""
@@ -223,7 +223,7 @@ def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
         "sweep": store._sweep, "receipts": lambda: memory.erasures(app=APP)}  # fmt: skip
 
 
-@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
+@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_TEST_CITUS_NODE_COMMAND stops no node")
 async def test_writes_while_a_node_dies_and_returns_are_not_lost(memory):
     found = users_by_node("kept")
     users = [User(memory, scope) for scopes in found.values() for scope in scopes[:3]]
@@ -266,7 +266,7 @@ async def _written(users: list[User], more: int) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
+@pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_TEST_CITUS_NODE_COMMAND stops no node")
 async def test_jobs_of_living_users_are_done_while_a_node_is_dead():
     found = users_by_node("jobs")
     node, *others = found
@@ -353,7 +353,7 @@ async def test_several_workers_do_each_job_once(memory):
         assert {fact.value for fact in await memory.facts(scope)} == {"Oslo"}, run
 
 
-@pytest.mark.skipif(not (ADMIN and SPARE), reason="no HIPPOCAMPUS_CITUS_ADMIN_DSN and _SPARE")
+@pytest.mark.skipif(not (ADMIN and SPARE), reason="no HIPPOCAMPUS_TEST_CITUS_ADMIN_DSN and _SPARE")
 async def test_a_node_is_added_and_drained_under_writers(memory):
     """Shards move to the new node and back while everybody writes and reads: nothing is lost."""
     users = [User(memory, Scope(APP, f"moved{number}")) for number in range(8)]

@@ -1,4 +1,4 @@
-"""Tier "live": a real model, named by HIPPOCAMPUS_LIVE_LLM, e.g. "langchain:openai:gpt-5-mini"."""
+"""Tier "live": a real model, named by HIPPOCAMPUS_TEST_LLM, e.g. "langchain:openai:gpt-5-mini"."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.models.language_model import resolve_language_model
 
-NAME = os.environ.get("HIPPOCAMPUS_LIVE_LLM")
-pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_LIVE_LLM names no model")
+NAME = os.environ.get("HIPPOCAMPUS_TEST_LLM")
+pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_TEST_LLM names no model")
 
 
 @pytest.mark.parametrize(

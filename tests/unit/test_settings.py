@@ -6,6 +6,7 @@ import pytest
 from every_case import every_case
 
 from shared_core import InvalidInput
+from shared_core.core import environment
 from shared_core.settings import load_settings, redacted
 from shared_core.storage.oceanbase.connection.connections import location_of
 
@@ -196,3 +197,27 @@ def test_a_mistake_is_named_with_the_way_out(uri, said):
 )  # fmt: skip
 def test_what_is_read_as_it_is_meant_is_left_alone(uri):
     assert uri == load_settings(uri).uri
+
+
+@pytest.mark.parametrize("suffix", ["URL", "DSN", "DATABASE_URL", "uri"])
+def test_an_address_in_a_variable_that_nothing_reads_stops_the_start(monkeypatch, suffix):
+    monkeypatch.delenv("HIPPOCAMPUS_URI", raising=False)
+    monkeypatch.setenv(f"HIPPOCAMPUS_{suffix}", "host=db.example dbname=app password=secret")
+    with pytest.raises(InvalidInput, match=f"_{suffix} is no setting.* HIPPOCAMPUS_URI") as refused:
+        load_settings()
+    assert "secret" not in str(refused.value)
+    assert load_settings("postgresql://argument/db").uri == "postgresql://argument/db"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "hint"),
+    [("PRIVCY", "did you mean HIPPOCAMPUS_PRIVACY?"),
+     ("SESION_TIMEOUT", "did you mean HIPPOCAMPUS_SESSION_TIMEOUT?"),
+     ("COLOUR", "docs/reference/settings.md lists all settings")],
+)  # fmt: skip
+def test_a_variable_that_nothing_reads_is_named_once(monkeypatch, caplog, suffix, hint):
+    monkeypatch.setenv(f"HIPPOCAMPUS_{suffix}", "on")
+    monkeypatch.setattr(environment, "_warned", set())
+    load_settings()
+    load_settings()
+    assert caplog.messages == [f"HIPPOCAMPUS_{suffix} is no setting and has no effect: {hint}"]
