@@ -22,6 +22,7 @@ from pydantic import (
     Tag,
 )
 from pydantic_core import CoreSchema, core_schema
+from starlette.convertors import Convertor, register_url_convertor
 
 from shared_core.core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
 from shared_core.core.retention_policy import DECAY_RATE, MIN_AGE_DAYS, THRESHOLD, RetentionPolicy
@@ -89,6 +90,26 @@ Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NO_NUL]
 OwnerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NOT_BLANK_NAME]
 UserId = Annotated[OwnerName, Field(description="The user of the application.", examples=["ana"])]
+
+
+class IdConvertor(Convertor[str]):
+    """Reads the rest of a path as an id, exactly: also slashes and line feeds.
+
+    Starlette's "path" stops at a line feed, and drops one at the end: another user's id.
+    """
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        """Return the id."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the part of the path."""
+        return value
+
+
+register_url_convertor("id", IdConvertor())
 JobId = Annotated[UUID, Field(description="The id of the job.")]
 LEFT_OUT = ""
 """The user_id of a body without one: its token is for one user."""

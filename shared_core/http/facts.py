@@ -14,7 +14,7 @@ from shared_core.http.routes import Engine, Who
 router = APIRouter(tags=["facts"])
 
 
-@router.get("/facts/{user_id:path}", responses=responses(wire.ListedFacts))
+@router.get("/facts/{user_id:id}", responses=responses(wire.ListedFacts))
 async def list_facts(
     memory: Engine,
     who: Who,
@@ -55,7 +55,7 @@ async def restore_fact(body: bodies.RestoreBody, memory: Engine, who: Who) -> Js
     return Json((await memory.restore(who.scope(body.user_id, body.app), body.key)).to_dict())
 
 
-@router.get("/runs/{user_id:path}", responses=responses(wire.ListedRuns))
+@router.get("/runs/{user_id:id}", responses=responses(wire.ListedRuns))
 async def list_runs(
     memory: Engine,
     who: Who,

@@ -49,7 +49,7 @@ async def set_retention_policy(body: bodies.RetentionPolicyBody, memory: Engine,
     return Json({"retimed": retimed, "policy": _rules_json(rules)})
 
 
-@router.get("/faded/{user_id:path}", responses=responses(wire.FadedMemories))
+@router.get("/faded/{user_id:id}", responses=responses(wire.FadedMemories))
 async def list_faded(
     memory: Engine,
     who: Who,

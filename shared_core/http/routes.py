@@ -126,7 +126,7 @@ async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
     return Json(await memory.end_session(scope.user, app=scope.app))
 
 
-@conversation.get("/session-status/{user_id:path}", responses=responses(wire.SessionStatusAnswer))
+@conversation.get("/session-status/{user_id:id}", responses=responses(wire.SessionStatusAnswer))
 async def show_session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None
 ) -> Json:
@@ -256,7 +256,7 @@ async def count_memories(
     return Json({"count": count})
 
 
-@memories.get("/memory/{user_id:path}", responses=responses(wire.MemoryDetailAnswer))
+@memories.get("/memory/{user_id:id}", responses=responses(wire.MemoryDetailAnswer))
 async def show_memory(
     memory: Engine, who: Who, user_id: bodies.UserId, key: bodies.MemoryKey, app: bodies.App = None
 ) -> Json:
@@ -264,7 +264,7 @@ async def show_memory(
     return Json((await memory.memory(who.scope(user_id, app), key)).to_dict())
 
 
-@memories.get("/timeline/{user_id:path}", responses=responses(wire.Timeline))
+@memories.get("/timeline/{user_id:id}", responses=responses(wire.Timeline))
 async def show_timeline(
     memory: Engine,
     who: Who,
@@ -337,7 +337,7 @@ async def roll_back_profile(body: bodies.ProfileRollbackBody, memory: Engine, wh
     return Json(memory_json(await profile.rollback(body.version)))
 
 
-@profiles.get("/profile/{user_id:path}", responses=responses(wire.ProfileAnswer))
+@profiles.get("/profile/{user_id:id}", responses=responses(wire.ProfileAnswer))
 async def show_profile(
     memory: Engine,
     who: Who,
@@ -353,7 +353,7 @@ async def show_profile(
     return Json(memory_json(await profile.show(version), language))
 
 
-@profiles.get("/profile-versions/{user_id:path}", responses=responses(wire.ProfileVersions))
+@profiles.get("/profile-versions/{user_id:id}", responses=responses(wire.ProfileVersions))
 async def list_profile_versions(
     memory: Engine,
     who: Who,
@@ -368,7 +368,7 @@ async def list_profile_versions(
     return Json({"versions": [version_json(one) for one in await profile.versions(limit)]})
 
 
-@profiles.get("/profile-diff/{user_id:path}", responses=responses(wire.ProfileDiffAnswer))
+@profiles.get("/profile-diff/{user_id:id}", responses=responses(wire.ProfileDiffAnswer))
 async def compare_profile_versions(
     memory: Engine,
     who: Who,
@@ -384,7 +384,7 @@ async def compare_profile_versions(
     return Json(diff_json(await profile.diff(from_version, to_version)))
 
 
-@knowledge_graph.get("/graph/{user_id:path}", responses=responses(wire.GraphAnswer))
+@knowledge_graph.get("/graph/{user_id:id}", responses=responses(wire.GraphAnswer))
 async def show_graph(
     memory: Engine,
     who: Who,

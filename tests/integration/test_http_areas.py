@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -287,3 +288,40 @@ async def test_no_get_changes_anything(client, memory):
             answer = await client.get(path.replace("{user_id}", "ana"), params=required)
             assert answer.status_code in (200, 404), (path, answer.text)
     assert before == [line async for line in memory.export(ANA)]
+
+
+OTHER_IDS = (
+    "ana\n",
+    "ana\nbo",
+    "ana\r\n",
+    " ana",
+    "ana ",
+    "ana/",
+    "bo/../ana",
+    "%61na",
+    "ana?x",
+    "Ana",
+)
+"""Ids of others that a careless reader of a path takes for "ana"."""
+MORE_PARAMETERS = {
+    "GET /memory/{user_id}": {"key": "x"},
+    "GET /profile-diff/{user_id}": {"from_version": "1", "to_version": "1"},
+}
+
+
+async def test_an_id_in_a_path_means_exactly_itself(shared_memory, scope):
+    for user in ("ana", *OTHER_IDS):
+        await shared_memory.state_fact(Scope(scope.app, user), "employer", f"Firm of {user!r}")
+    async with client_of(shared_memory) as client:
+        paths = [path for path in OPERATIONS if path.endswith("/{user_id}")]
+        assert len(paths) == 10
+        for user in OTHER_IDS:
+            facts = await client.get(f"/facts/{quote(user, safe='')}", params={"app": scope.app})
+            assert [f"Firm of {user!r}"] == [fact["value"] for fact in facts.json()["facts"]]
+            for path in paths:
+                place = path.removeprefix("GET ").replace("{user_id}", quote(user, safe=""))
+                more = MORE_PARAMETERS.get(path, {})
+                found = await client.get(place, params={"app": scope.app, **more})
+                assert found.status_code in (200, 404), (path, user, found.text)
+                assert "no such path" not in found.text, (path, user)
+                assert "Firm of 'ana'" not in found.text, (path, user)

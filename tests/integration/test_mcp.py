@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
@@ -155,6 +156,9 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
         recent = await client.read_resource("memory://users/ana/recent")
         assert "Ana skis." in recent.contents[0].text  # type: ignore[union-attr]
         assert "must not be empty" in await refusal(client, "recall", query="x", user_id="")
+        for other in ("ana\n", "ana ", "ana/", "%61na"):
+            of_other = await client.read_resource(f"memory://users/{quote(other, safe='')}/recent")
+            assert "[]" == of_other.contents[0].text  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("tool", "arguments", "told"), [
