@@ -25,7 +25,14 @@ from adk_memory.events import (
     to_new_memory,
     to_turn_entry,
 )
-from adk_memory.options import LEAST_RELEVANCE, IngestOptions, Returned, ServiceOptions
+from adk_memory.options import (
+    LEAST_RELEVANCE,
+    OWN,
+    USER_TIMEZONE,
+    IngestOptions,
+    Returned,
+    ServiceOptions,
+)
 from adk_memory.selection import (
     KINDS,
     SHORT_SESSION,
@@ -47,7 +54,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.context import ContextWindow
-from shared_core.core import RetentionPolicy, search_failed
+from shared_core.core import RetentionPolicy, in_zone, search_failed
 from shared_core.models import hosted
 from shared_core.ports import Ranking
 from shared_core.privacy import PrivacyPolicy
@@ -173,7 +180,8 @@ class OpenMemoryService(BaseMemoryService):
             raise TypeError(f"session must be a Session of ADK, got {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
         events = list(session.events)
-        await self._ingest(scope, session.id, events, IngestOptions(), session_end=True)
+        options = IngestOptions.from_metadata({OWN: {"timezone": session.state.get(USER_TIMEZONE)}})
+        await self._ingest(scope, session.id, events, options, session_end=True)
 
     async def add_events_to_memory(
         self,
@@ -487,6 +495,7 @@ class OpenMemoryService(BaseMemoryService):
         turns = [
             replace(
                 turn,
+                occurred_at=in_zone(turn.occurred_at, options.timezone),
                 importance=options.importance,
                 expires_at=expires_at,
                 metadata=options.metadata,

@@ -11,12 +11,14 @@ from typing import Any, Final, Literal, get_args
 from pydantic_core import to_json as to_json_bytes, to_jsonable_python
 
 from shared_core import ExtractionStrategy, InvalidInput
-from shared_core.core import JsonValue, MemoryKind, cleaned, shown
+from shared_core.core import JsonValue, MemoryKind, cleaned, shown, zone_of
 
 OWN: Final = "hippocampus"
 """Key of custom_metadata that holds our options on the way in and our words on the way out.
 
 Every other key is the caller's, and comes back as it was given."""
+USER_TIMEZONE: Final = "user:timezone"
+"""Key of a session's state with the time zone of the user, e.g. "Australia/Sydney"."""
 LEAST_RELEVANCE: Final = 0.16
 """Default floor of a search, chosen with benchmarks.relevance (docs/benchmarks.md)."""
 
@@ -30,7 +32,8 @@ class IngestOptions:
 
     ttl: its lifetime; None keeps it forever. wait: whether the call returns after embedding and
     consolidation; None takes the service's setting. strategy: when queued turns are consolidated,
-    likewise. metadata: the caller's words, as JSON.
+    likewise. timezone: of the user, in which turns count "yesterday"; None takes the memory's.
+    metadata: the caller's words, as JSON.
     """
 
     ttl: timedelta | None = None
@@ -38,6 +41,7 @@ class IngestOptions:
     importance: float = 5.0
     wait: bool | None = None
     strategy: ExtractionStrategy | None = None
+    timezone: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
@@ -76,6 +80,7 @@ class IngestOptions:
             importance=float(given.get("importance", 5.0)),
             wait=given.get("wait"),
             strategy=given.get("strategy"),
+            timezone=given.get("timezone"),
             metadata={str(name): as_json(value) for name, value in words.items()},
         )
 
@@ -107,6 +112,13 @@ def _is_importance(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 10
 
 
+def _is_zone(value: object) -> bool:
+    try:
+        return value is None or (isinstance(value, str) and zone_of(value) is not None)
+    except InvalidInput:
+        return False
+
+
 _FITS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "kind": (_is_kind, f"one of {', '.join(get_args(MemoryKind))}"),
     "importance": (_is_importance, "a number from 1 to 10"),
@@ -115,6 +127,7 @@ _FITS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
         lambda value: isinstance(value, ExtractionStrategy | None),
         "an ExtractionStrategy or None",
     ),
+    "timezone": (_is_zone, 'a time zone, e.g. "Australia/Sydney", or None'),
 }
 """Options beside ttl: what fits them, and its description."""
 

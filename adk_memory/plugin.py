@@ -23,7 +23,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from adk_memory import invocation_cache
 from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
 from adk_memory.memory_service import OpenMemoryService, in_time
-from adk_memory.options import OWN
+from adk_memory.options import OWN, USER_TIMEZONE
 from adk_memory.recall_block import (
     insert_before_turn,
     not_drawn_from,
@@ -287,13 +287,14 @@ class MemoryPlugin(BasePlugin):
         if closed_early and not live and not answered:
             return
         service = self._service(context)
+        zone = {"timezone": of_user} if (of_user := session.state.get(USER_TIMEZONE)) else {}
         await service.engine.warm_up(model=False)
         ingestion = service.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
             session_id=session.id,
             events=events_to_remember(session.events, context.invocation_id),
-            custom_metadata={OWN: {"wait": False, "strategy": self._strategy}},
+            custom_metadata={OWN: {"wait": False, "strategy": self._strategy, **zone}},
         )
         await in_time(ingestion, REMEMBER_S)
 

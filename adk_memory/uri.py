@@ -168,6 +168,7 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
         "min_relevance": _A_NUMBER,
         "pool_size": _A_COUNT,
         "schema": _A_TEXT,
+        "timezone": _A_TEXT,
         "token_threshold": _A_COUNT_OR_OFF,
         "top_k": _A_COUNT,
         "wait": _A_TRUTH,
@@ -179,7 +180,9 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
 TRIGGERS = frozenset({"delay_s", "event_count", "token_threshold"})
 """Options of an ExtractionStrategy."""
 
-ENGINE_OPTIONS = frozenset({"embedder", "llm", "pool_size", "schema", *TRIGGERS, *named_limits()})
+ENGINE_OPTIONS = frozenset(
+    {"embedder", "llm", "pool_size", "schema", "timezone", *TRIGGERS, *named_limits()}
+)
 """Options of open_memory(); services with the same ones share one memory."""
 
 SESSION_OPTIONS = frozenset({"delete_memories"})

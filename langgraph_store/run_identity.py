@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
@@ -12,12 +13,16 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from shared_core import InvalidInput, Scope
+from shared_core.core import zone_of
 
 IdSource: TypeAlias = str | Callable[[RunnableConfig, Any], str]
 """An id, or a function that returns it from the config and the context of a run."""
 
 USER_KEYS = ("langgraph_user_id", "user_id")
 """Keys of the user's id in a config or a context, in order of preference."""
+
+ZONE_KEY = "timezone"
+"""Key of the user's time zone there, e.g. "Australia/Sydney"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,16 @@ class RunIdentity:
                 " ...}}, or give thread_id=..."
             )
         return thread
+
+    def zone(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> tzinfo | None:
+        """Return the time zone of the user, or None for that of the memory.
+
+        It is ZONE_KEY of config["configurable"], else of the context. Raises InvalidInput.
+        """
+        runtime = runtime or _runtime()
+        context = runtime.context if runtime else None
+        named = _field(config.get("configurable"), ZONE_KEY) or _field(context, ZONE_KEY)
+        return zone_of(named or None, ZONE_KEY)
 
 
 def current_config(config: RunnableConfig | None = None) -> RunnableConfig:

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_store.messages import turns_of
-from langgraph_store.run_identity import RunIdentity
+from langgraph_store.run_identity import RunIdentity, current_config
 from shared_core import InvalidInput, MemoryEngine, Scope
 from shared_core.core import log_failure
 from shared_core.ports import ExtractionStrategy, check_delay
@@ -87,6 +87,8 @@ class TurnFeed:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)
             return False
         now = await self._engine.now()  # of the server; needs the database
+        if zone := self._identity.zone(current_config()):
+            now = now.astimezone(zone)
         turns = [replace(turn, occurred_at=now) for turn in turns]
         # If this process knows none of the ids, each run may make new ones.
         new = await self._engine.append_events(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +39,7 @@ from shared_core.core.domain import (
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.core.shown import shown
+from shared_core.core.time_zones import clock_in
 from shared_core.core.validation import listed, whole_number
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ingest import events as ingest, items
@@ -148,6 +149,7 @@ class MemoryEngine:
         conversation: ConversationSettings | None = None,
         profiles: bool = False,
         forget_requests: bool = True,
+        zone: tzinfo = UTC,
     ) -> None:
         """Build the services. open_memory() explains the arguments.
 
@@ -158,8 +160,9 @@ class MemoryEngine:
         self._cold_until = 0.0
         self._lifecycle = StorageLifecycle(storage, clock)
         handle = self._handle = Handle(
-            self._lifecycle, embedding, item_embedding or embedding, Intake(privacy), clock
-        )
+            self._lifecycle, embedding, item_embedding or embedding, Intake(privacy, zone),
+            clock_in(clock, zone),
+        )  # fmt: skip
         strategy = strategy or ExtractionStrategy()
         self._reflects = bool(strategy.reflection_interval)
         self.accesses = AccessLog(self._lifecycle, clock, counts=track_access)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from pathlib import Path
 
 from shared_core.conversation.settings import ConversationSettings
@@ -10,7 +11,7 @@ from shared_core.core.model_limits import ModelLimits
 from shared_core.core.retention_policy import Strength
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import ServerClock
-from shared_core.core.validation import checked_clock
+from shared_core.core.validation import checked_clock, zone_of
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import resolve_extractor
@@ -46,6 +47,7 @@ def open_memory(
     conversation: ConversationSettings | None = None,
     profiles: bool | None = None,
     forget_requests: bool | None = None,
+    timezone: str | tzinfo | None = None,
     create: bool = True,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
@@ -86,6 +88,9 @@ def open_memory(
         forget_requests: whether "Forget what I said about X" in a turn of the user is carried out;
             see docs/explanation/forgetting.md. Default: yes, unless HIPPOCAMPUS_FORGET_REQUESTS is
             "off".
+        timezone: the zone of the user, e.g. "Australia/Sydney" or "+10:00". Turns and questions
+            whose moment is in UTC count "yesterday" in it; a moment with an offset of its own
+            counts in that. Default: HIPPOCAMPUS_TIMEZONE, else UTC.
         create: False requires an existing memory: opening raises NotFound where there is none, and
             creates neither a folder nor a table.
 
@@ -122,6 +127,7 @@ def open_memory(
         conversation=conversation,
         profiles=settings.profiles if profiles is None else profiles,
         forget_requests=settings.forget_requests if forget_requests is None else forget_requests,
+        zone=zone_of(timezone or settings.timezone, "timezone") or UTC,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

@@ -53,6 +53,7 @@ class Settings:
         prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
         resident_mb: megabytes that indexes of users for recall may take in a process; 0 for none.
         llm_limits: limits of the calls of the language model.
+        timezone: the zone of the user, by its name or offset; None for UTC.
     """
 
     uri: str = EMBEDDED
@@ -71,6 +72,7 @@ class Settings:
     prepare: bool = True
     resident_mb: int = RESIDENT_MB
     llm_limits: ModelLimits | None = None
+    timezone: str | None = None
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -101,8 +103,8 @@ def load_settings(
     """Return the settings from the arguments, else from the environment, else the defaults.
 
     Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
-    _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _GRAPH, _PROFILES and
-    _PREPARE ("on" or "off"), and those of limits_in(). In the query of a
+    _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _TIMEZONE, _GRAPH,
+    _PROFILES and _PREPARE ("on" or "off"), and those of limits_in(). In the query of a
     postgresql:// uri, prepare=off or prepare=on comes before the variable.
     It warns of other variables with this prefix. Raises InvalidInput for a value of no known form,
     and for an address in a variable that nothing reads.
@@ -129,6 +131,7 @@ def load_settings(
         prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
         resident_mb=_resident_mb(os.environ.get("HIPPOCAMPUS_RESIDENT_MB", "")),
         llm_limits=limits_in(os.environ),
+        timezone=os.environ.get("HIPPOCAMPUS_TIMEZONE") or None,
     )
 
 

@@ -104,16 +104,19 @@ def memory_ids_of(ids: object) -> list[MemoryId]:
 
 
 def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
-    """Return a time zone; a name is looked up. Raises InvalidInput, naming what."""
+    """Return a time zone of a name or an offset. Raises InvalidInput, naming what."""
     if zone is None or isinstance(zone, tzinfo):
         return zone
     if isinstance(zone, str):
         try:
+            if zone[:1] in ("+", "-"):
+                return datetime.fromisoformat(f"2000-01-01T00:00{zone}").tzinfo
             return ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # zoneinfo raises each of these for some unknown names, e.g. of a folder
     raise InvalidInput(
-        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, got {shown(zone)}'
+        f'{what} must be a time zone, e.g. "Asia/Shanghai", "+08:00", "UTC" or a tzinfo,'
+        f" got {shown(zone)}"
     )
 
 

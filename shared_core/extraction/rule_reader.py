@@ -11,10 +11,11 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from shared_core.core.domain import Event, FactDraft, MemoryId
+from shared_core.core.domain import UNKNOWN_START, Event, FactDraft, MemoryId
+from shared_core.extraction.past_statements import PastStatement, past_statement
 from shared_core.extraction.pattern_facts import clause_facts
 from shared_core.extraction.third_person import DATED, about_whom, attribute_of, third_person_facts
 from shared_core.extraction.trained_reader import is_proposed, passages, proposed_facts
@@ -140,7 +141,7 @@ def read_turn(
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    for stated in stated_clauses(event.text, reading, discourse):
+    for stated in stated_clauses(event.text, reading, discourse, event.occurred_at):
         if not stated.text:
             discourse.begin_sentence()
             continue
@@ -263,7 +264,8 @@ class StatedClause:
     """A clause in which the user may state something; an empty one starts a sentence.
 
     text: as the patterns read it, without lead-in. original: with it. typed: its sentence. only:
-    ids of the patterns that may read it, () for all.
+    ids of the patterns that may read it, () for all. past: what the sentence tells as over. since:
+    when what the clause tells of began, unless it says so itself.
     """
 
     text: str
@@ -271,10 +273,12 @@ class StatedClause:
     language: Language
     typed: TypedText
     only: Collection[str] = ()
+    past: PastStatement | None = None
+    since: datetime | None = None
 
 
 def stated_clauses(
-    text: str, reading: RuleReading, discourse: DiscourseState
+    text: str, reading: RuleReading, discourse: DiscourseState, said_at: datetime
 ) -> Iterator[StatedClause]:
     """Yield the clauses in which the user may state something.
 
@@ -298,10 +302,20 @@ def stated_clauses(
             reading.unread |= guard.tells and hints(sentence, rules)
             discourse.observe_hearsay([(sentence, lang)])
             continue
-        if not CODE.search(sentence):
+        since: datetime | None = None
+        past = past_statement(typed.text, lang, said_at)
+        if past and not any(clause_facts(past.present, lang, "")):
+            past = None
+        if not past and not CODE.search(sentence):
             reading.sentences.append((sentence, lang))
         yield StatedClause(text="", original="", language=lang, typed=typed)
         parts = list(clauses(typed.text, rules))
+        if past:
+            yield StatedClause(
+                text=past.present, original=past.present, language=lang, typed=typed, past=past
+            )
+            parts = [(one, past.shown) for one, _ in clauses(past.rest, rules)]
+            since = past.until if past.follows else None
         to_the_end: Guard | None = None
         only: frozenset[str] | None = None
         for number, (clause, original) in enumerate(parts):
@@ -314,8 +328,9 @@ def stated_clauses(
                 discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
                 break
             yield StatedClause(
-                text=clause, original=original, language=lang, typed=typed, only=only or ()
-            )
+                text=clause, original=original, language=lang, typed=typed, only=only or (),
+                since=since,
+            )  # fmt: skip
         if to_the_end:
             reading.sentences = [one for one in reading.sentences if one[0] != sentence]
             discourse.observe_hearsay(found[place + 1 :])
@@ -367,9 +382,16 @@ def read_clause(
         others = third_person_facts(*found, lang, event.event_id, without, known=drafts)
     facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
     facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
-    dated = in_time(facts, original, event)
+    dated = past_facts(facts, stated.past) if stated.past else in_time(facts, original, event)
     if dated is None:
         return None
+    if stated.since:
+        dated = [
+            replace(one, valid_from=one.valid_from or stated.since)
+            if attribute_of(one.slot) in DATED
+            else one
+            for one in dated
+        ]
     return ResolvedClause(
         text=stated.typed.restored(resolved.text),
         language=lang,
@@ -381,6 +403,16 @@ def read_clause(
         people=people,
         facts=tuple(as_typed(draft, stated.typed, discourse.letters) for draft in dated),
     )
+
+
+def past_facts(facts: Sequence[FactDraft], past: PastStatement) -> list[FactDraft]:
+    """Return what a clause told in the past states, with its bounds."""
+    begins = past.begins or UNKNOWN_START
+    return [
+        replace(draft, valid_from=begins, valid_until=past.until, change=False)
+        for draft in facts
+        if draft.operation == "assert" and attribute_of(draft.slot) not in (PLAN, NOTE)
+    ]
 
 
 def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:

@@ -405,7 +405,8 @@ class Consolidation:
         slots = slots_to_read(drafts.facts)
         triples = stated_edges(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
-        since = min(said_at.values(), default=started_at)
+        begun = (one.valid_from for one in drafts.facts if one.valid_from is not None)
+        since = min([*said_at.values(), *begun], default=started_at)
         reader = partial(known_of, slots, pairs, since)
         known = await self.storage.query(scope_path(self.scope), reader)
         facts = plan_facts(
@@ -431,6 +432,7 @@ class Consolidation:
             read=_passage(reading.read_mark, formed.turns),
             summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
             close=list(facts.closed.items()),
+            move_facts=list(facts.moved.items()),
             ended=facts.ended(started_at + CLOCKS_APART),
             facts=facts.opened,
             memories=rows.memories,

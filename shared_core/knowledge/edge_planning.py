@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import Extraction, FactDraft, MemoryId, TripleDraft
-from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell
+from shared_core.knowledge.validity import Stated, ValidityEnd, first_of, next_ends, same_spell
 from shared_core.nlp.relation_schema import Relations, triples_of
 from shared_core.nlp.text import normalised, short_name
 from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
@@ -124,8 +124,8 @@ class _EdgeFold:
         before = [one for one in before if not one.stated_after(latest)]
         begins = begins or _begins(draft, at, before)
         rivals = [one for one in others if begins <= at or one.valid_from >= begins]
-        end = next_end(at, same, rivals, _end_of(fact))
-        known = same_spell(at, same, end)
+        later = next_ends(at, same, rivals, _end_of(fact))
+        known, end = same_spell(at, same, later), first_of(later, begins)
         for other in before:
             if not other.is_to_come(begins):
                 self._close(other, begins)

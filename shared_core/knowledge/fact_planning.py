@@ -10,7 +10,15 @@ from hashlib import sha256
 from uuid import UUID
 
 from shared_core.core.domain import UNKNOWN_START, USER, FactDraft, MemoryId
-from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell, still_ending
+from shared_core.knowledge.validity import (
+    Stated,
+    ValidityEnd,
+    first_of,
+    next_ends,
+    next_value,
+    same_spell,
+    still_ending,
+)
 from shared_core.nlp.similarity import same_place
 from shared_core.nlp.slots import about_slot, denial_slot, relation_slots
 from shared_core.nlp.text import normalised
@@ -34,7 +42,8 @@ class FactPlan:
     """The changes of a run to facts. restated: drafts that restate known facts.
 
     retracted: retractions and doubts, and their turns. bounds: facts and retractions that ended
-    opened facts. doubted: known facts that become doubtful, or with None certain again.
+    opened facts. doubted: known facts that become doubtful, or with None certain again. moved:
+    facts whose end has come, and the earlier end that a word read late gives them.
     """
 
     opened: list[PlannedFact] = field(default_factory=list)
@@ -43,6 +52,7 @@ class FactPlan:
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
     doubted: dict[MemoryId, datetime | None] = field(default_factory=dict)
+    moved: dict[MemoryId, datetime] = field(default_factory=dict)
 
     @property
     def seen_again(self) -> list[tuple[MemoryId, tuple[str, ...]]]:
@@ -168,8 +178,10 @@ def plan_facts(
     - The times of the turns decide, not the order of reading. A fact stated before a known value,
       opposite or retraction becomes history. A retraction ends no fact stated after it. At equal
       times the later reading wins.
-    - A fact that a draft tells as past becomes history and ends no other. If it is current, it
-      ends.
+    - A fact that a draft tells as past becomes history and ends no current one. If it is current,
+      it ends.
+    - A period ends at the latest where the next value of its place began, however late that is
+      read: ends that are known move to an earlier time.
     - A value that is stated ends the denial of it.
     - A fact begins when its draft says so: after the start of the facts it ends, and not after its
       turn. One that foretells begins later, and ends them then; if it is ended before, it never
@@ -186,7 +198,7 @@ def plan_facts(
         said_at: maps event ids to the times of the turns.
         new_id: makes memory ids.
         retractions: those stated after the first draft, doubts included.
-        now: an end later than now may move to an earlier time.
+        now: an end after it is still to come.
     """
     fold = _FactFold(known, retractions, new_id, now)
     for draft in drafts:
@@ -219,14 +231,31 @@ class _FactFold:
         self._retractions = list(retractions)
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         self._current: dict[tuple[str, str], Stated] = {}
+        self._ended_before = {
+            fact.memory_id
+            for fact in known
+            if fact.valid_until and fact.valid_until <= (now or fact.valid_until)
+        }
         self._doubted_before = {fact.memory_id: fact.doubted_at for fact in known}
         for fact in known:
             times = sorted(fact.stated_at) or [fact.valid_from]
             one = Stated(
                 fact.memory_id, fact.value, fact.valid_from, fact.valid_until, times,
-                fact.doubted_at,
+                fact.doubted_at, was_past=self._was_past(fact, times[0]),
             )  # fmt: skip
             self._add((fact.fact_type, fact.key), one)
+
+    def _was_past(self, fact: KnownFact, stated_at: datetime) -> bool:
+        """Return whether a fact was told as past: no retraction gave it an end so early."""
+        until = fact.valid_until
+        if until is None or not fact.valid_from < until <= stated_at:
+            return False
+        return not any(
+            one.valid_until == until
+            and f"{fact.key}:".startswith(f"{one.subject_key}:")
+            and one.value in ("", normalised(fact.value))
+            for one in self._retractions
+        )
 
     def _add(self, place: tuple[str, str], one: Stated) -> None:
         self._stated.setdefault(place, []).append(one)
@@ -281,10 +310,22 @@ class _FactFold:
         assert until is not None
         value = normalised(draft.value)
         same = [one for one in self._stated.get(place, []) if normalised(one.value) == value]
-        if any(one.holds(at) for one in same):
-            self.retract(replace(draft, operation="retract", valid_from=until), at)
-            return
+        if held := [one for one in same if one.holds(at)]:
+            told_late = all(until <= one.valid_from for one in held)  # it was over when it was told
+            over = replace(draft, operation="retract", valid_from=until, denies=told_late)
+            self.retract(over, at)
+            if not told_late:
+                return
+            same = [one for one in same if one not in held]
         begins = min(draft.valid_from or UNKNOWN_START, until)
+        if draft.functional:
+            here = self._stated.get(place, [])
+            others = [one for one in here if normalised(one.value) != value]
+            until = next_value(begins, until, others)
+        ends = [one.of(begins) for one in self._ends_of(draft, at)]
+        until = min([until, *ends])
+        if begins in ends:
+            return  # it was denied
         if any(one.valid_from <= until and (one.valid_until or at) >= begins for one in same):
             return
         fact = PlannedFact(
@@ -292,7 +333,10 @@ class _FactFold:
             valid_until=until, doubted_at=None,
         )  # fmt: skip
         self.plan.opened.append(fact)
-        self._add(place, Stated(fact.memory_id, draft.value, begins, until, [at]))
+        told = Stated(fact.memory_id, draft.value, begins, until, [at], was_past=True)
+        self._add(place, told)
+        if draft.functional and draft.valid_from:
+            self._bound(place, begins, begins, told)
 
     def state(self, draft: FactDraft, at: datetime) -> None:
         if draft.valid_until is not None and draft.valid_until <= at:
@@ -310,16 +354,18 @@ class _FactFold:
         same, others = still_ending(same, others)
         begins = _begins(draft, at, [one for one in others if one.holds(at)])
         rivals = [one for one in others if begins <= at or one.valid_from >= begins]
-        end = next_end(at, same, rivals, self._ends_of(draft, at))
-        known = same_spell(at, same, end)
+        ends = next_ends(at, same, rivals, self._ends_of(draft, at))
+        known, end = same_spell(at, same, ends), first_of(ends, begins)
         if draft.confirms and known is None:
             return
         until = _first(end.of(begins) if end else None, _next_beginning(others, begins))
+        if until:
+            until = next_value(begins, until, [one for one in others if one.was_past])
         fell_through = begins > at and until == begins
         for key in () if fell_through else (place, *opposites, *beside):
             if known is None or self._current.get(key) is not known:
                 self._close(key, at, begins)
-                self._end_earlier(key, at, begins, known)
+                self._bound(key, at, max(begins, known.valid_from) if known else begins, known)
         if known is not None:
             self.plan.restated.append((draft, known))
             known.add(at)
@@ -466,9 +512,9 @@ class _FactFold:
                 until = max(draft.valid_from or current.valid_from, current.valid_from)
             self._close(place, at, until)
             self._go_on(place, current)
-        for place in list(self._stated) if self._now else []:
+        for place in list(self._stated):
             if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
-                self._end_earlier(place, at, _begins(draft, at, []), None, value)
+                self._end_earlier(place, at, draft)
         self._keep(draft, at, is_doubt=False)
 
     def _go_on(self, place: tuple[str, str], fell: Stated) -> None:
@@ -500,32 +546,35 @@ class _FactFold:
             subject_key=subject_key(draft),
             value=normalised(draft.value),
             said_at=at,
-            valid_until=draft.valid_from if _begins(draft, at, []) != at else None,
+            valid_until=_kept_until(draft, at),
             pattern=draft.pattern,
             is_doubt=is_doubt,
         )
         self._retractions.append(retraction)
         self.plan.retracted.append((retraction, (draft.event_id, *draft.other_event_ids)))
 
-    def _end_earlier(
-        self,
-        place: tuple[str, str],
-        at: datetime,
-        until: datetime,
-        kept: Stated | None,
-        value: str = "",
+    def _bound(
+        self, place: tuple[str, str], at: datetime, begins: datetime, kept: Stated | None
     ) -> None:
-        """Move known future ends to an earlier time, for facts not stated again after at.
-
-        value: normalised; "" for all values.
-        """
+        """Move the ends that are known to where another value of the place begins."""
         for one in self._stated.get(place, []):
-            to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
-            if not to_come or one is kept or value not in ("", normalised(one.value)):
+            if one is kept or one.fell_through or not one.outlasts(at, begins):
                 continue
-            if one.fell_through or (one.is_to_come(until) and not value):
+            beside = one.was_past or (kept is not None and kept.was_past)
+            if one.valid_from < begins or not beside:
+                self._end(one, begins)
+
+    def _end_earlier(self, place: tuple[str, str], at: datetime, draft: FactDraft) -> None:
+        """Move the ends that are known of what a draft retracts to where it says."""
+        for one in self._stated.get(place, []):
+            if one.fell_through or normalised(draft.value) not in ("", normalised(one.value)):
                 continue
-            if one.holds(at) and not one.stated_after(at):
+            if at < one.stated_at[0] or is_earlier_end(draft, one.stated_at[-1]):
+                continue
+            until = one.valid_from if draft.denies else _begins(draft, at, [one])
+            if draft.value and one.is_to_come(until):
+                until = one.valid_from
+            if one.outlasts(at, until):
                 self._end(one, until)
 
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
@@ -536,7 +585,10 @@ class _FactFold:
         if current.stated_after(max(at, until)):
             return
         del self._current[place]
-        self._end(current, until)
+        value = normalised(current.value)
+        here = self._stated[place]
+        past = [one for one in here if one.was_past and normalised(one.value) != value]
+        self._end(current, next_value(current.valid_from, until, past, current.stated_at))
 
     def _end(self, one: Stated, until: datetime) -> None:
         one.valid_until = until = max(until, one.valid_from)
@@ -544,7 +596,8 @@ class _FactFold:
             if fact.memory_id == one.row_id:
                 self.plan.opened[position] = replace(fact, valid_until=until)
                 return
-        self.plan.closed[MemoryId(one.row_id)] = until
+        ends = self.plan.moved if one.row_id in self._ended_before else self.plan.closed
+        ends[MemoryId(one.row_id)] = until
 
 
 def is_earlier_end(draft: FactDraft, stated_at: datetime) -> bool:
@@ -563,6 +616,13 @@ def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> dateti
     if any(begins <= one.valid_from <= at for one in against):
         return at
     return begins
+
+
+def _kept_until(draft: FactDraft, at: datetime) -> datetime | None:
+    """Return the end that a retraction names, or None for its own time."""
+    if draft.denies:
+        return UNKNOWN_START
+    return draft.valid_from if _begins(draft, at, []) != at else None
 
 
 def _next_beginning(others: Iterable[Stated], begins: datetime) -> datetime | None:

@@ -285,6 +285,7 @@ class Facts:
             replace(
                 plan,
                 close=list(closed.items()),
+                move_facts=list(facts.moved.items()),
                 ended=[one for one, until in closed.items() if until <= plan.started_at],
                 facts=facts.opened,
                 memories=rows.memories,
@@ -324,7 +325,7 @@ class Facts:
         storage = await self._handle.storage()
         now = self._clock()
         known, facts, graph = await self._planned(scope, draft, now, other)
-        if not (facts.opened or facts.closed or facts.doubted or graph.opened):
+        if not (facts.opened or facts.closed or facts.moved or facts.doubted or graph.opened):
             await self.revive_faded(scope, faded_stated_again(known.facts, facts))
             return facts.seen_again[0][0]
         run_id = uuid7()
@@ -337,6 +338,7 @@ class Facts:
             extractor=STATED,
             started_at=now,
             close=list(facts.closed.items()),
+            move_facts=list(facts.moved.items()),
             ended=facts.ended(now),
             facts=facts.opened,
             memories=rows.memories,

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 Unit = Literal["hour", "day", "week", "month", "year"]
+Edge = Literal["first", "last", "early", "late", "today"]
+"""A part of a week, month or year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,31 @@ def year(moment: datetime, offset: int = 0) -> Span:
     return Span(begin=begin, end=begin.replace(year=begin.year + 1))
 
 
+def part_of(span: Span, edge: Edge, now: datetime) -> Span | None:
+    """Return the first or last day of a week, month or year, its early or late part, or its today.
+
+    "Early" is the first ten days of a month, or the first two months of a year; "late" begins on
+    the 21st, or in November. Returns None for a span that has no such part.
+    """
+    days = (span.end - span.begin).days
+    if days == 1 or span.repeats:
+        return None
+    if edge in ("first", "last"):
+        return day(span.begin) if edge == "first" else day(span.end, -1)
+    if edge == "today":
+        if days == 7:
+            return weekday(span.begin, now.weekday(), 0)
+        begin = span.begin if days < 32 else month(span.begin, now.month - 1).begin
+        return day(begin, min(now.day, (month(begin).end - begin).days) - 1)
+    if days == 7:
+        return None
+    inner = month(span.begin, 2 if edge == "early" else 10) if days > 31 else None
+    inner = inner or day(span.begin, 10 if edge == "early" else 20)
+    if edge == "early":
+        return replace(span, end=inner.begin)
+    return replace(span, begin=inner.begin)
+
+
 def ago(moment: datetime, count: int, unit: Unit) -> Span:
     """Return the hour, day, week, month or year `count` units earlier (later if negative)."""
     if unit == "hour":
@@ -101,6 +128,12 @@ def nearest_month(moment: datetime, number: int, *, future: bool) -> Span:
     if not future and span.begin > moment:
         return month(span.begin, -12)
     return span
+
+
+def season(moment: datetime, first_month: int) -> Span:
+    """Return the three months of the moment's year that begin with this one."""
+    begin = midnight(moment).replace(month=first_month, day=1)
+    return Span(begin=begin, end=month(begin, 2).end)
 
 
 def nearest_date(moment: datetime, number: int, day_of_month: int, *, future: bool) -> Span:

@@ -57,16 +57,9 @@ _READERS: Final[dict[Language, ModuleType]] = {"en": dates_en, "zh": dates_zh}
 
 
 def _ranges(text: str, now: datetime, reader: ModuleType, *, future: bool) -> Iterator[TimeRange]:
-    future = future or bool(reader.FUTURE.search(text))
-    for match in reader.EXPRESSION.finditer(text):
+    for match, span in _spans(text, now, reader, future=future):
         before, after = text[: match.start()], text[match.end() :]
         if reader.UNFIT.search(before[-24:]):
-            continue
-        try:
-            span: Span | None = reader.span(match, now, future)
-        except (OverflowError, ValueError):  # the 31st of February, a million years ago
-            continue
-        if span is None:
             continue
         since = (
             span.lasting
@@ -75,6 +68,51 @@ def _ranges(text: str, now: datetime, reader: ModuleType, *, future: bool) -> It
             or (reader.SINCE_AFTER and reader.SINCE_AFTER.match(after))
         )
         yield _named(span, match, now, since=bool(since))
+
+
+def _spans(
+    text: str, now: datetime, reader: ModuleType, *, future: bool
+) -> Iterator[tuple[re.Match[str], Span]]:
+    future = future or bool(reader.FUTURE.search(text))
+    for match in reader.EXPRESSION.finditer(text):
+        try:
+            span: Span | None = reader.span(match, now, future)
+        except (OverflowError, ValueError):  # the 31st of February, a million years ago
+            continue
+        if span is not None:
+            yield match, span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """When a past state began and ended, and the place in the text that says so.
+
+    begins: None if the text does not say. ends: the start of the time until which it was so.
+    """
+
+    begins: datetime | None
+    ends: datetime
+    start: int
+    stop: int
+
+
+def bounds(text: str, said_at: datetime) -> Bounds | None:
+    """Return the bounds of a past that is told with its end: "from 2011 until 2020"."""
+    reader, begins, start = _READERS[language(text)], None, 0
+    for match, span in _spans(text[:MAX_CHARACTERS], said_at, reader, future=False):
+        before, after = text[: match.start()], text[match.end() :]
+        until = reader.UNTIL.search(before[-40:])
+        closes = reader.UNTIL_AFTER and reader.UNTIL_AFTER.match(after)
+        if until or closes:
+            ends = span.end if begins and span.begin <= begins else span.begin
+            if ends > said_at:
+                return None
+            start = start if begins else match.start() - (len(until[0]) if until else 0)
+            return Bounds(begins=begins, ends=ends, start=start, stop=match.end())
+        opens = reader.FROM.search(before[-24:])
+        if not span.repeats:
+            begins, start = span.begin, match.start() - (len(opens[0]) if opens else 0)
+    return None
 
 
 def _named(span: Span, match: re.Match[str], now: datetime, *, since: bool) -> TimeRange:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 from shared_core.nlp import calendar
-from shared_core.nlp.calendar import Span, Unit
+from shared_core.nlp.calendar import Edge, Span, Unit
 
 # fmt: off
 WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -32,17 +32,19 @@ _WEEKDAY = f"(?:{'|'.join(WEEKDAYS)})"
 _MONTH = f"(?:{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
 _NUMBER = rf"(?:\d{{1,3}}|an?|{'|'.join(NUMBERS)})"
 _YEAR = r"(?:19|20)\d\d"
+_IN = r"(?:(?:in|since)\ |(?<=from\ )|(?<=until\ )|(?<=till\ )|(?<=\bto\ ))"
 _CLOCK = (
     r"(?:,?[ ]at)?[ ](?P<hour>\d{1,2})(?::(?P<minute>[0-5]\d))?[ ]?(?P<half>am|pm|a\.m\.|p\.m\.)"
 )
 
 EXPRESSION: Final = re.compile(
-    rf"""\b(?:
+    rf"""\b(?:(?:on\ )?the\ (?P<edge>first|last)\ day\ of\ )?(?:
       (?P<iso>{_YEAR}-\d\d-\d\d)
     | (?P<day>the\ day\ before\ yesterday|the\ day\ after\ tomorrow|yesterday|today|tomorrow)
       (?:\ (?P<day_part>morning|afternoon|evening|night))?
     | (?P<tonight>tonight|last\ night|this\ morning|this\ afternoon|this\ evening)
     | (?P<count>{_NUMBER})\ (?P<unit>hour|day|week|month|year)s?\ (?P<sign>ago|from\ now)
+      (?P<to_day>\ today)?
     | in\ (?P<ahead>{_NUMBER})\ (?P<ahead_unit>hour|day|week|month|year)s?(?!['’]|\ of\b)
     | (?<=for\ )(?:(?:about|over|almost)\ )?
       (?P<lasted>{_NUMBER})\ (?P<lasted_unit>day|week|month|year)s?(?:\ now)?
@@ -55,8 +57,10 @@ EXPRESSION: Final = re.compile(
            (?:the\ )?(?P<date_day>\d{{1,2}})(?:st|nd|rd|th)?(?:\ of)?\ (?P<date_month>{_MONTH})
          |(?P<date_month_first>{_MONTH})\ (?:the\ )?(?P<date_day_last>\d{{1,2}})(?:st|nd|rd|th)?)
       (?:,?\ (?P<date_year>{_YEAR}))?
-    | (?:in|since)\ (?P<month>{_MONTH})(?:(?:\ of)?,?\ (?P<month_year>{_YEAR}))?
-    | (?:in|since)\ (?P<year>{_YEAR})
+    | (?(edge)|{_IN})(?P<month>{_MONTH})(?:(?:\ of)?,?\ (?P<month_year>{_YEAR}))?
+    | (?(edge)|{_IN})(?P<year>{_YEAR})
+    | {_IN}(?:the\ )?(?P<season>spring|summer|autumn|fall|winter)
+      (?:(?:\ of)?\ (?P<season_year>{_YEAR}))?
     )(?:{_CLOCK})?(?!\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -65,6 +69,11 @@ SINCE_AFTER: Final = None
 UNFIT: Final = re.compile(
     r"\b(?:until|till|by|before|after|due|from|to|between|not)\ $", re.IGNORECASE
 )
+UNTIL: Final = re.compile(
+    r"\b(?:until|till?|to|up to)(?: the)?(?: (?:start|beginning) of(?: the)?)? $", re.IGNORECASE
+)
+UNTIL_AFTER: Final = None
+FROM: Final = re.compile(r"\bfrom $", re.IGNORECASE)
 FUTURE: Final = re.compile(
     r"\b(?:will|going to|'ll|next|upcoming|plan(?:ning|s)? to|about to|due)\b", re.IGNORECASE
 )
@@ -74,6 +83,9 @@ LASTING: Final = re.compile(r"\b(?:been|have|had|'ve)\b", re.IGNORECASE)
 def span(match: re.Match[str], now: datetime, future: bool) -> Span | None:
     """Return the range of an EXPRESSION match, or None if it is ambiguous."""
     found = _period(match, now, future)
+    if found is not None and (match["edge"] or match["to_day"]):
+        edge = cast("Edge", match["edge"].lower() if match["edge"] else "today")
+        return calendar.part_of(found, edge, now)
     if found is None or not match["hour"]:
         return found
     if found.end - found.begin > timedelta(days=1) or int(match["hour"]) > 12:
@@ -107,6 +119,8 @@ def _period(match: re.Match[str], now: datetime, future: bool) -> Span | None:
 
 
 def _dated(match: re.Match[str], now: datetime, future: bool) -> Span | None:
+    if match["season"]:
+        return _season_of(match, now)
     if match["year"]:
         return calendar.year(now, int(match["year"]) - now.year)
     if match["month"]:
@@ -146,6 +160,18 @@ def _weekday(which: str, number: int, now: datetime) -> Span | None:
         ambiguous = number > now.weekday()
         return None if ambiguous else calendar.weekday(now, number, 1)
     return calendar.weekday(now, number, 0 if number < now.weekday() else -1)
+
+
+def _season_of(match: re.Match[str], now: datetime) -> Span | None:
+    """Return a season of a year, or the last one that began; "in spring" may be every spring."""
+    first_month = SEASONS[match["season"].lower()]
+    if match["season_year"]:
+        return calendar.season(now.replace(year=int(match["season_year"]), day=1), first_month)
+    if match[0][:3].lower() == "in ":
+        return None
+    found = calendar.season(now, first_month)
+    ahead = found.begin > now
+    return calendar.season(calendar.year(now, -1).begin, first_month) if ahead else found
 
 
 def _season_or_weekend(offset: int, period: str, now: datetime) -> Span:

@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared_core.nlp import calendar
-from shared_core.nlp.calendar import Span, Unit
+from shared_core.nlp.calendar import Edge, Span, Unit
 
 DAYS: Final = {
     "大前天": -3, "前天": -2, "昨天": -1, "昨日": -1, "昨": -1, "今天": 0, "今日": 0, "今": 0,
     "明天": 1, "明日": 1, "明": 1, "后天": 2, "大后天": 3,
 }  # fmt: skip
 YEARS: Final = {"前年": -2, "去年": -1, "今年": 0, "本年": 0, "明年": 1, "后年": 2}
+SEASONS: Final = {"春": 3, "夏": 6, "秋": 9, "冬": 12}
 UNITS: Final[dict[str, Unit]] = {
     "小时": "hour", "钟头": "hour", "天": "day", "日": "day", "周": "week", "星期": "week",
     "礼拜": "week", "月": "month", "年": "year",
@@ -29,6 +30,11 @@ DIGITS: Final = {character: value for value, character in enumerate("零一二�
     "两": 2,
 }
 
+EDGES: Final[dict[str, Edge]] = {
+    "初": "early", "底": "late", "末": "late", "第一天": "first", "头一天": "first",
+    "最后一天": "last", "今天": "today", "今日": "today",
+}  # fmt: skip
+
 _NUMBER = r"(?:\d{1,3}|[一二两三四五六七八九十]{1,3})"
 _PART = f"(?:{'|'.join(PARTS)})"
 _WEEK = "(?:周|星期|礼拜)"
@@ -37,10 +43,13 @@ _CLOCK = rf"(?P<hour>{_NUMBER})(?:点钟?|[:：](?=\d))(?P<minute>半|\d{{1,2}}�
 EXPRESSION: Final = re.compile(
     rf"""(?:
       (?P<iso>(?:19|20)\d\d-\d\d-\d\d)
-    | (?P<full_year>(?:19|20)\d\d)年
-      (?:(?P<full_month>{_NUMBER})月(?:份|(?P<full_day>{_NUMBER})[日号])?)?
+    | (?P<full_year>(?:19|20)\d\d|(?<!\d)\d\d(?=年(?:{_NUMBER}月|年?[初底末])))年
+      (?:(?P<full_month>{_NUMBER})月(?:份|(?P<full_day>{_NUMBER})[日号])?
+        |(?P<full_season>[春夏秋冬])(?:天|季))?
+    | (?P<first_year>(?:19|20)\d\d)(?=[到至~—-](?:19|20)\d\d年)
     | (?P<year>前年|去年|今年|本年|明年|后年)
-      (?:(?P<year_month>{_NUMBER})月(?:份|(?P<year_day>{_NUMBER})[日号])?)?
+      (?:(?P<year_month>{_NUMBER})月(?:份|(?P<year_day>{_NUMBER})[日号])?
+        |(?P<year_season>[春夏秋冬])(?:天|季))?
     | (?P<count>{_NUMBER}|半)个?
       (?P<unit>小时|钟头|天|周|星期|礼拜|月|年)(?P<sign>[之以]?前|[之以]?后)
     | (?P<which>上上|下下|上|下|这|本)个?
@@ -49,18 +58,24 @@ EXPRESSION: Final = re.compile(
              |(?P<every>天|月|年|晚|早))
     | (?P<month>{_NUMBER})月(?:份|(?P<month_day>{_NUMBER})[日号])?(?!\d)
     | (?P<day>大前天|前天|昨天|昨日|今天|今日|大后天|明天|明日|后天|[昨今明](?=[早晚夜]))
-    )(?P<part>{_PART})?(?:{_CLOCK})?""",
+    )(?:(?P<edge>年?[初底末]|的?(?:第一天|头一天|最后一天)|的?(?:今天|今日))(?![级步中])
+       |(?P<part>{_PART})?(?:{_CLOCK})?)""",
     re.VERBOSE,
 )
 SINCE: Final = re.compile(r"(?:自从?|从)$")
 SINCE_AFTER: Final = re.compile(r"(?:以来|[开起]始|起|到现在|至今)")
 UNFIT: Final = re.compile(r"(?:到|直到|截止到?|之前|除了|不是|比)$")
+UNTIL: Final = re.compile(r"(?:直到|到|至|截止到?|[~—-])$")
+UNTIL_AFTER: Final = re.compile(r"为止")
+FROM: Final = re.compile(r"(?:自从?|从)$")
 FUTURE: Final = re.compile(r"[要会将](?!议)|打算|计划|准备|即将|明年|下个?[月周]")
 
 
 def span(match: re.Match[str], now: datetime, future: bool) -> Span | None:
     """Return the range of an EXPRESSION match, or None if it is ambiguous."""
     found = _period(match, now, future)
+    if found is not None and match["edge"] and not found.repeats:
+        return calendar.part_of(found, EDGES[match["edge"].lstrip("年的")], now)
     one_day = found is not None and found.end - found.begin == timedelta(days=1)
     if found is None or not (match["part"] or match["hour"]):
         return found
@@ -85,10 +100,18 @@ def _clock(match: re.Match[str], day: Span) -> Span | None:
 def _period(match: re.Match[str], now: datetime, future: bool) -> Span | None:
     if match["iso"]:
         return calendar.day(datetime.fromisoformat(match["iso"]).replace(tzinfo=now.tzinfo))
+    if match["first_year"]:
+        return calendar.year(now, int(match["first_year"]) - now.year)
     if match["full_year"]:
+        if match["full_season"]:
+            of_year = calendar.year(now, int(match["full_year"]) - now.year).begin
+            return calendar.season(of_year, SEASONS[match["full_season"]])
         return _of_year(int(match["full_year"]), match["full_month"], match["full_day"], now)
     if match["year"]:
         year = now.year + YEARS[match["year"]]
+        if match["year_season"]:
+            of_year = calendar.year(now, YEARS[match["year"]]).begin
+            return calendar.season(of_year, SEASONS[match["year_season"]])
         return _of_year(year, match["year_month"], match["year_day"], now)
     if match["unit"]:
         return _counted(match, now)
@@ -105,6 +128,8 @@ def _period(match: re.Match[str], now: datetime, future: bool) -> Span | None:
 
 
 def _of_year(year: int, month: str | None, day: str | None, now: datetime) -> Span:
+    if year < 100:  # 21年6月
+        year += now.year // 100 * 100 - (100 if year > now.year % 100 else 0)
     if month is None:
         return calendar.year(now, year - now.year)
     begin = now.replace(year=year, month=number(month), day=1)

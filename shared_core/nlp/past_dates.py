@@ -1,14 +1,12 @@
 """Resolve time expressions of a question about the past: "Tuesday", "the weekend", 年初. Pure.
 
 nlp.dates skips them because a statement may mean the future ("on Friday"). In a look back they mean
-the latest one that began. A weekday is the last one before today. "Early" is the first ten days of
-a month, or the first two months of a year; "late" begins on the 21st, or in November.
+the latest one that began. A weekday is the last one before today.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -169,19 +167,11 @@ def _edge(words: str, now: datetime) -> Span | None:
         span = _year_zh(found["year"], now) if of_year else _month_zh(found["month"], now)
     else:
         return None
-    edge = _edge_of(span, of_year=of_year, early=early)
-    if named or edge.begin <= now:
+    edge = calendar.part_of(span, "early" if early else "late", now)
+    if named or (edge and edge.begin <= now):
         return edge
     before = calendar.year(now, -1) if of_year else calendar.month(now, -1)
-    return _edge_of(before, of_year=of_year, early=early)
-
-
-def _edge_of(span: Span, *, of_year: bool, early: bool) -> Span:
-    if of_year:
-        inner = calendar.month(span.begin, 2 if early else 10).begin
-    else:
-        inner = calendar.day(span.begin, 10 if early else 20).begin
-    return replace(span, end=inner) if early else replace(span, begin=inner)
+    return calendar.part_of(before, "early" if early else "late", now)
 
 
 def _year_zh(named: str | None, now: datetime) -> Span:

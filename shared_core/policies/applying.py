@@ -23,6 +23,7 @@ from shared_core.policies.reviving import revive, select_faded
 from shared_core.policies.run_ends import (
     end_edges,
     end_facts,
+    kept_ends,
     require_places,
     select_ends,
     select_rivals,
@@ -198,6 +199,7 @@ def _changes(state: _Applying, later: Found, candidates: Retiring) -> list[Opera
         *move_marks(plan, found),
         _run(plan, found, now),
         *revived,
+        *kept_ends(plan, found, now),
         *write_ends("facts", "memory_id", state.ends, now),
         *write_ends("edges", "edge_id", state.edge_ends, now),
         *kept,

@@ -11,6 +11,7 @@ from operator import itemgetter
 from uuid import UUID
 
 from shared_core.core.domain import USER, Event, FactDraft, JsonValue, ThreadId, Turn
+from shared_core.core.time_zones import in_zone
 from shared_core.nlp.text import language
 from shared_core.ports.operations import (
     Aggregate,
@@ -50,7 +51,8 @@ _STAGE_COLUMNS = (
     "thread_id",
 )  # fmt: skip
 _EVENT_COLUMNS = (
-    "event_id", "author", "role", "text", "occurred_at", "metadata", "importance", "expires_at",
+    "event_id", "author", "role", "text", "occurred_at", "time_zone", "metadata", "importance",
+    "expires_at",
 )  # fmt: skip
 _DRAWN = (
     "memory_id", "fact_type", "slot", "key", "value", "functional", "valid_until", "valid_from",
@@ -259,7 +261,13 @@ def turns_to_profile(
         )
     ]
     unread = [row for row in rows if row[0] not in known][:limit]
-    return [(row[0], Event(**dict(zip(_EVENT_COLUMNS, row[1:], strict=True)))) for row in unread]
+    return [(row[0], _event(row[1:])) for row in unread]
+
+
+def _event(row: Row) -> Event:
+    values = dict(zip(_EVENT_COLUMNS, row, strict=True))
+    zone = values.pop("time_zone")
+    return Event(**{**values, "occurred_at": in_zone(values["occurred_at"], zone)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

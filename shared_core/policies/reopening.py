@@ -39,6 +39,9 @@ from shared_core.ports.operations import (
 )
 from shared_core.ports.runs import Fact
 
+CLOSURE = ("memory_id", "closed_at", "restored_at", "valid_until", "run_id")
+"""The columns of an end that was believed for a while, in fact_closures."""
+
 NO_ID = UUID(int=0)
 """The id of no row."""
 _MEMORY = Join("memories", "m", (("memory_id", "memory_id"),))
@@ -273,9 +276,8 @@ def reopened_facts(run_id: UUID, ended: Sequence[FactEnd], now: datetime) -> lis
         )
         for one in ended
     ]
-    columns = ("memory_id", "closed_at", "restored_at", "valid_until", "run_id")
     return [
-        Insert("fact_closures", columns, closures),
+        Insert("fact_closures", CLOSURE, closures),
         *noted(run_id, "moved", before),
         Update("facts", _OPEN, these),
         Update("memories", {"superseded_at": None}, these),

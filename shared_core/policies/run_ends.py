@@ -8,9 +8,10 @@ from uuid import UUID
 
 from shared_core.errors import Conflict
 from shared_core.policies.batches import Found, Reads
-from shared_core.policies.reopening import EDGE_END, EdgeEnd
+from shared_core.policies.reopening import CLOSURE, EDGE_END, EdgeEnd
 from shared_core.policies.run_records import RunChange, ends_before
 from shared_core.ports.operations import (
+    Insert,
     Operation,
     Row,
     Select,
@@ -28,7 +29,7 @@ _CURRENT = (is_null("valid_until"), is_null("superseded_at"))
 def select_ends(plan: RunPlan) -> Reads:
     """Return what reads the facts and edges that a run ends."""
     reads: Reads = {}
-    facts = sorted(dict(plan.close))
+    facts = sorted({*dict(plan.close), *dict(plan.move_facts)})
     edges = sorted({*dict(plan.close_edges), *dict(plan.move_edges)})
     columns = ("edge_id", *_ENDS, "fact_id")
     if facts:
@@ -43,15 +44,30 @@ def select_ends(plan: RunPlan) -> Reads:
 def end_facts(
     plan: RunPlan, found: Found, now: datetime, log: list[RunChange]
 ) -> dict[UUID, datetime]:
-    """Return the new ends of facts; a known end that is still to come moves to an earlier moment.
+    """Return the new ends of facts; a known end moves to an earlier moment.
 
-    Raises Conflict if one of them was ended or forgotten since the run read it.
+    Raises Conflict if one of them was ended, restored or forgotten since the run read it.
     """
-    until: dict[UUID, datetime] = dict(plan.close)
-    ending = [row for row in found["ending_facts"] if _may_end(row, until[row[0]], now)]
-    if len(ending) != len(plan.close):
+    moving: dict[UUID, datetime] = dict(plan.move_facts)
+    until: dict[UUID, datetime] = dict(plan.close) | moving
+    ending = [
+        row
+        for row in found["ending_facts"]
+        if _may_end(row, until[row[0]]) and _has_come(row, now) == (row[0] in moving)
+    ]
+    if len(ending) != len(until):
         raise Conflict("a fact was changed by another run")
     return _ended(ending, until, "closed", log)
+
+
+def kept_ends(plan: RunPlan, found: Found, now: datetime) -> list[Operation]:
+    """Return what keeps the known ends of facts that a run moves, as once believed."""
+    closures = [
+        (row[0], row[3], now, row[2], plan.run_id)
+        for row in found["ending_facts"]
+        if row[2] is not None and row[3] is not None
+    ]
+    return [Insert("fact_closures", CLOSURE, closures)] if closures else []
 
 
 def end_edges(
@@ -59,14 +75,14 @@ def end_edges(
 ) -> dict[UUID, datetime]:
     """Return the new ends of edges, and of those that repeat an ended fact.
 
-    An edge whose end has come keeps it. The ends that a run moves are still to come as well.
+    A known end only moves to an earlier moment.
     """
-    until, of_facts = dict(plan.close_edges), dict(plan.close)
+    until, of_facts = dict(plan.close_edges), {**dict(plan.close), **dict(plan.move_facts)}
     rows = {row[0]: row for name in ("ending_edges", "edges_of_facts") for row in found[name]}
     ending, moments = [], {}
     for edge_id, row in rows.items():
         given = (until.get(edge_id), of_facts.get(row[4]))
-        possible = [at for at in given if at is not None and _may_end(row, at, now)]
+        possible = [at for at in given if at is not None and _may_end(row, at)]
         if possible:
             ending.append(row)
             moments[edge_id] = min(possible)
@@ -81,11 +97,16 @@ def end_edges(
     return ends
 
 
-def _may_end(row: Row, until: datetime, now: datetime) -> bool:
+def _has_come(row: Row, now: datetime) -> bool:
+    return row[2] is not None and bool(row[2] <= now)
+
+
+def _may_end(row: Row, until: datetime) -> bool:
+    """Return whether a row has no end, or a later one that moves."""
     _, valid_from, valid_until, superseded_at, *_ = row
     if valid_until is None:
         return superseded_at is None
-    return bool(valid_until > max(until, valid_from, now))
+    return bool(valid_until > max(until, valid_from))
 
 
 def _ended(

@@ -331,8 +331,9 @@ class RunPlan:
     new summary covers, stored under summary_key. summary_run: the run of the summary it extends.
     close: facts and their ends. ended: all facts that no longer hold; statements of their turns
     retire with them. inherited: memories that take over the provenance of others. edge_sources:
-    edge, turn and basis, as in Source. move_edges: edges whose known future end moves to an earlier
-    time. retractions: with the ids of their turns. bounds: rows that ended the written ones.
+    edge, turn and basis, as in Source. move_facts: facts whose end has come and moves to an earlier
+    time. move_edges: edges whose known future end does so. retractions: with the ids of their
+    turns. bounds: rows that ended the written ones.
     doubted: facts that become doubtful, or with None certain again.
     revival: faded facts that the run states again. reflection: counts this extraction and may
     enqueue a reflection. counts: for the record of the run.
@@ -350,6 +351,7 @@ class RunPlan:
     read: Passage | None = None
     summed: Passage | None = None
     close: Sequence[tuple[MemoryId, datetime]] = ()
+    move_facts: Sequence[tuple[MemoryId, datetime]] = ()
     ended: Sequence[MemoryId] = ()
     facts: Sequence[PlannedFact] = ()
     memories: Sequence[MemoryRow] = ()

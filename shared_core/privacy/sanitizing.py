@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from typing import Final, TypeVar
 
 from shared_core.core.delimiters import without_memories
@@ -14,6 +15,7 @@ from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Event, JsonValue, NewMemory
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import clean_text
+from shared_core.core.time_zones import of_user
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import PrivacyPolicy
@@ -48,9 +50,13 @@ TURNS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Sanitizes everything that enters the memory, under one privacy policy."""
+    """Sanitizes everything that enters the memory, under one privacy policy.
+
+    zone: turns whose moment is in UTC count their days in it.
+    """
 
     privacy: PrivacyPolicy
+    zone: tzinfo = UTC
     _shows_whole: DigestCache[bool] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +72,10 @@ class Intake:
         """Return a turn as it may be stored."""
         metadata = self._mapping(event.metadata, "event metadata")
         author = self.privacy.marked(clean_text(event.author))
-        return replace(event, text=self.text(event.text), author=author, metadata=metadata)
+        return replace(
+            event, text=self.text(event.text), author=author, metadata=metadata,
+            occurred_at=of_user(event.occurred_at, self.zone),
+        )  # fmt: skip
 
     def shown(self, event: Event) -> Event:
         """Return a turn as a prompt may show it; a session log may hold the original."""

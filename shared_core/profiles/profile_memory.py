@@ -323,6 +323,9 @@ class ProfileMemory:
         plan = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
         for fact_id, until in plan.closed.items():
             self._end_fact(fact_id, until)
+        for place, one in enumerate(self._history):
+            for until in filter(None, (plan.moved.get(MemoryId(f.fact_id)) for f in one.facts)):
+                self._history[place] = replace(one, valid_until=until)
         for fact_id, at in plan.doubted.items():
             self._mark_fact(fact_id, at)
         return plan

@@ -129,6 +129,8 @@ async def _buckets(
         if not first or not last:
             return ()
         begin, end = begin or first[0].occurred_at, end or last[0].occurred_at + JUST_AFTER
+    if instant(begin) >= instant(end):  # a day that the zone skipped
+        return ()
     bounds = starts(begin, end, unit, zone)
     counts = await storage.events.count_memories(asked, bounds)
     ends = [*bounds[1:], end.astimezone(zone)]

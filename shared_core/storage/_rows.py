@@ -22,6 +22,7 @@ from shared_core.core.domain import (
 from shared_core.core.doubts import DOUBTED_AT, doubted_at, marked
 from shared_core.core.namespaces import from_path, scope_path
 from shared_core.core.retention_policy import RetentionPolicy, Rules, Strength, Traits
+from shared_core.core.time_zones import in_zone
 from shared_core.core.validation import name_of
 from shared_core.errors import EmbeddingMismatch, InvalidInput
 from shared_core.policies.timing import POLICY_COLUMNS
@@ -168,13 +169,13 @@ def record(kind: type[T], values: Sequence[Any], **others: Any) -> T:
 
 def event_from_row(row: Sequence[Any]) -> Event:
     """Return the event in the columns of {event_columns} after the number."""
-    event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
+    event_id, author, role, text, occurred_at, zone, metadata, importance, expires_at = row
     return Event(
         event_id=event_id,
         author=author,
         role=role,
         text=text,
-        occurred_at=occurred_at,
+        occurred_at=in_zone(occurred_at, zone),
         metadata=metadata,
         importance=importance,
         expires_at=expires_at,

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import partial
+from itertools import permutations
 
 import pytest
 from commands import run
@@ -58,6 +59,28 @@ async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(ann, texts, fi
             assert (name in expected) == any(name in one.text for one in listed), as_of
             assert (name in expected) == any(name in hit.memory.text for hit in near), as_of
     assert await recalled(ann, texts[3], None) == await recalled(ann, texts[3], AsOf())
+
+
+@pytest.mark.parametrize("order", [*permutations([("Bonn", 10), ("Graz", 30), ("Basel", 20)])])
+@pytest.mark.parametrize("by_turns", [False, True])
+async def test_history_and_every_moment_tell_one_story_in_any_order(ann, order, by_turns):
+    for learned_on, (city, begins) in enumerate(order, 50):
+        ann.clock.day = learned_on
+        if by_turns:
+            await ann.say(begins, f"I live in {city}.", thread=city)
+        else:
+            await ann.state_fact("residence", city, valid_from=at(begins))
+
+    shown = [await ann.facts(history=True), [] if by_turns else await ann.graph.history("user")]
+    for found in filter(None, shown):
+        ended = sorted((one.valid_from, one.valid_until) for one in found if one.valid_until)
+        assert [(at(10), at(20)), (at(20), at(30))] == ended
+    for day, home in ((9, []), (10, ["Bonn"]), (20, ["Basel"]), (29, ["Basel"]), (30, ["Graz"])):
+        assert home == await homes(ann, then(day)), day
+    believed = ["Bonn" if order[2][0] == "Basel" else "Basel"]
+    assert believed == await homes(ann, then(25, 51))
+    await ann.undo_run((await ann.runs())[0].run_id)
+    assert believed == await homes(ann, then(25))
 
 
 async def test_an_end_that_was_not_known_is_not_shown(ann):

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, permutations
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from long_forms import LONG
 
 from shared_core.core.domain import USER, FactDraft, MemoryId, TripleDraft
@@ -251,6 +252,9 @@ class Read:
         for memory_id, until in found.closed.items():
             assert self.facts[memory_id].valid_until is None
             self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)
+        for memory_id, until in found.moved.items():
+            assert self.facts[memory_id].valid_until > until
+            self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)
         for memory_id, _ in found.seen_again:
             fact = self.facts[memory_id]
             self.facts[memory_id] = replace(fact, stated_at=[*fact.stated_at, at])
@@ -348,6 +352,34 @@ def test_what_was_said_again_between_ends_what_it_speaks_against():
     first, again = (draft("dislike", "tea", day) for day in (2, 6))
     liked, no_more = draft("like", "tea", 3), draft("dislike", "", 7, operation="retract")
     assert [] == read([first, no_more, liked, again]).current()
+
+
+STEP = st.tuples(st.sampled_from(["told", "told", "past", "ended", "denied", "left"]),
+                 st.integers(1, 6), st.integers(0, 4))  # fmt: skip
+
+
+@settings(max_examples=400 if LONG else 60)
+@given(st.lists(STEP, min_size=2, max_size=5))
+def test_history_is_the_same_whatever_the_order_of_telling(steps):
+    """Of distinct homes, told as they began or as past, and ends and denials of them."""
+    assume(not {"past", "denied"} <= {one[0] for one in steps})
+    told: list[FactDraft] = []
+    for day, (what, back, which) in zip(range(7, 40, 7), steps, strict=False):
+        more, homes = {}, [one.value for one in told if one.operation == "assert"]
+        if what == "past":
+            more = {"since": day - back - 4, "valid_until": on(day - back)}
+        elif what != "told" and homes:
+            since = day - back if what == "ended" else None
+            more = {"operation": "retract", "denies": what == "denied", "since": since}
+        named = homes[which % len(homes)] if what != "left" and homes else ""
+        value = named if "operation" in more else f"town {day}"
+        told.append(draft("residence", value, day, functional=True, **more))
+    as_told = [one for one in days(read(told)) if one[1] != one[2]]
+    for order in permutations(told):
+        assert as_told == [one for one in days(read([*order])) if one[1] != one[2]]
+    if not any(one.valid_until for one in told):
+        spans = sorted(one[1:] for one in as_told)
+        assert all(one[1] and one[1] <= other[0] for one, other in pairwise(spans))
 
 
 # --- edges

@@ -36,7 +36,7 @@ def test_options_come_with_their_types():
         "schema=a_b&embedder=google%3Agemini-embedding-001&top_k=3&max_chars=200&pool_size=2"
         "&min_relevance=0.25&deadline_s=2&include_tool_results=TRUE&wait=0&fail_open=yes"
         "&delete_memories=1&llm=gemini-3.5-flash&memories=turns&delay_s=60&event_count=20"
-        "&token_threshold=off&llm_timeout_s=30&llm_concurrency=2&llm_retries=1&llm_max_tokens=900"
+        "&timezone=Asia%2FTokyo&token_threshold=off&llm_timeout_s=30&llm_concurrency=2&llm_retries=1&llm_max_tokens=900"
     )
     _, options = parse_uri(f"hippocampus://?{query}")
     expected = {
@@ -45,10 +45,12 @@ def test_options_come_with_their_types():
         "wait": False, "fail_open": True, "delete_memories": True, "llm": "adk:gemini-3.5-flash",
         "memories": "turns", "delay_s": 60.0, "event_count": 20, "token_threshold": None,
         "llm_timeout_s": 30.0, "llm_concurrency": 2, "llm_retries": 1, "llm_max_tokens": 900,
+        "timezone": "Asia/Tokyo",
     }  # fmt: skip
     assert expected == options
     arguments = engine_arguments(options)
-    assert ["embedder", "llm", "llm_limits", "pool_size", "schema", "strategy"] == sorted(arguments)
+    of_engine = ["embedder", "llm", "llm_limits", "pool_size", "schema", "strategy", "timezone"]
+    assert of_engine == sorted(arguments)
     strategy = ExtractionStrategy(delay_s=60, event_count=20, token_threshold=None)
     assert strategy == arguments["strategy"]
     limits = ModelLimits(timeout_s=30, concurrency=2, retries=1, max_tokens=900)

@@ -62,6 +62,7 @@ ENGLISH = typed_lines.with_slots([
     ("en.education.degree", "I have a PhD in botany.", "PhD in botany"),
     ("en.education.major", "I majored in philosophy", "philosophy"),
     ("en.activity.learning", "I've been learning Finnish lately.", "Finnish"),
+    ("en.activity.smokes", "I smoke.", "smoke"),
     ("en.activity.plays", "I play the cello in my free time", "the cello"),
     ("en.activity.sings", "I sing in a gospel choir.", "in a gospel choir"),
     ("en.like.prefer-one", "I prefer rye to wheat", "rye"),

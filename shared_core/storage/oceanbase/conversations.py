@@ -9,6 +9,7 @@ from datetime import datetime
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
+from shared_core.core.time_zones import zone_name
 from shared_core.policies.conversations import SESSION_COLUMNS, is_over, new_session, session_of
 from shared_core.ports.conversations import (
     Heard,
@@ -186,9 +187,10 @@ def _append_turn(
     tx.insert(
         "events",
         ("tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
-         "occurred_at", "recorded_at", "memory_seq", "importance", "expires_at"),
+         "occurred_at", "time_zone", "recorded_at", "memory_seq", "importance", "expires_at"),
         [(tenant, thread_id, seq + 1, turn.event_id, turn.author, turn.role, turn.text, metadata,
-          turn.occurred_at, now, memory_seq + 1, float(turn.importance), turn.expires_at)],
+          turn.occurred_at, zone_name(turn.occurred_at), now, memory_seq + 1,
+          float(turn.importance), turn.expires_at)],
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from shared_core.core.domain import AsOf, Event, JsonValue, Memory, Scope, Threa
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path
 from shared_core.core.retention_policy import Strength
+from shared_core.core.time_zones import zone_name
 from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.storage._rows import initial_of
+from shared_core.storage._rows import event_from_row, initial_of
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
@@ -41,12 +42,14 @@ from shared_core.storage.oceanbase.visibility import (
 DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"
 """The quarter of an hour of a memory: in every time zone, buckets begin with a quarter."""
-EVENT_COLUMNS = "event_id, author, role, text, occurred_at, metadata, importance, expires_at"
+EVENT_COLUMNS = (
+    "event_id, author, role, text, occurred_at, time_zone, metadata, importance, expires_at"
+)
 _STORED = (
     "tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
-    "occurred_at", "recorded_at", "memory_seq", "importance", "expires_at",
+    "occurred_at", "time_zone", "recorded_at", "memory_seq", "importance", "expires_at",
 )  # fmt: skip
-_REMEMBERED = ("memory_seq", "text", "role", "metadata", "importance", "expires_at")
+_REMEMBERED = ("memory_seq", "text", "role", "metadata", "time_zone", "importance", "expires_at")
 """The columns that change when a logged event becomes a remembered turn."""
 _MEMORIES = (
     "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
@@ -231,17 +234,8 @@ class _NewTurn(NamedTuple):
 
 def event_of(row: Row) -> Event:
     """Return the event in EVENT_COLUMNS."""
-    event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
-    return Event(
-        event_id=event_id,
-        author=author,
-        role=role,
-        text=text,
-        occurred_at=occurred_at,
-        metadata=json.loads(metadata),
-        importance=importance,
-        expires_at=expires_at,
-    )
+    *first, metadata, importance, expires_at = row
+    return event_from_row([*first, json.loads(metadata), importance, expires_at])
 
 
 def last_turns(
@@ -364,8 +358,9 @@ def _write_events(
         )
         row = (
             tenant, thread_id, seq, event.event_id, source.author, event.role, one.text,
-            to_json(event.metadata, "event metadata"), source.occurred_at, recorded_at,
-            memory_seq, float(event.importance), event.expires_at,
+            to_json(event.metadata, "event metadata"), source.occurred_at,
+            zone_name(event.occurred_at), recorded_at, memory_seq, float(event.importance),
+            event.expires_at,
         )  # fmt: skip
         (logged if one.logged else new).append(row)
     tx.insert("events", _STORED, new)

@@ -9,6 +9,7 @@ from datetime import datetime
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, scope_path
+from shared_core.core.time_zones import zone_name
 from shared_core.errors import Conflict
 from shared_core.policies.conversations import SESSION_COLUMNS, session_of
 from shared_core.ports.conversations import Heard, InputContext, SessionRules
@@ -50,6 +51,7 @@ class PostgresConversations:
             "text": turn.text,
             "metadata": to_json(turn.metadata, "event metadata"),
             "occurred_at": turn.occurred_at,
+            "time_zone": zone_name(turn.occurred_at),
             "importance": float(turn.importance),
             "expires_at": turn.expires_at,
             "context": context,

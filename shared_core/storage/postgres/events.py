@@ -17,6 +17,7 @@ from shared_core.core.namespaces import (
     scope_path,
     to_path,
 )
+from shared_core.core.time_zones import zone_name
 from shared_core.policies.erasing import receipt_of
 from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
@@ -42,8 +43,8 @@ from shared_core.storage.postgres.jobs import enqueue_step
 DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 _CONTAINS = "strpos(lower(m.text), lower(%(contains)s)) > 0"
 _EVENT_COLUMNS = (
-    "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
-    "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
+    "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "time_zones",
+    "importances", "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
 )  # fmt: skip
 
 
@@ -112,7 +113,8 @@ class PostgresEvents:
                 (row.event.event_id, row.event.author, row.event.role,
                  None if row.logged else row.event.text,
                  to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
-                 float(row.event.importance), row.event.expires_at, row.memory_id,
+                 zone_name(row.event.occurred_at), float(row.event.importance),
+                 row.event.expires_at, row.memory_id,
                  to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  self._items.initial_strength(
                      "episodic", row.event.text, row.event.importance, row.value))

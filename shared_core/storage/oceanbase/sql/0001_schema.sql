@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS events (
     text               LONGTEXT NOT NULL,
     metadata           LONGTEXT NOT NULL,
     occurred_at        DATETIME(6) NOT NULL,
+    time_zone          VARCHAR(128),
     recorded_at        DATETIME(6) NOT NULL,
     memory_seq         BIGINT,
     importance         DOUBLE NOT NULL DEFAULT 5,

@@ -69,7 +69,8 @@ CREATE TABLE threads (
 ) WITH (fillfactor = 70);
 
 -- Turns, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent. memory_seq
--- is null for a turn that is logged and not remembered. payload is the framework's whole event, in
+-- is null for a turn that is logged and not remembered. time_zone: a name or an offset in which the
+-- turn counts its days; null for UTC. payload is the framework's whole event, in
 -- a session log; SQL never reads it, so it is not parsed (decision 5).
 CREATE TABLE events (
     tenant_id    text COLLATE "C" NOT NULL,
@@ -81,6 +82,7 @@ CREATE TABLE events (
     text         text NOT NULL,
     metadata     jsonb NOT NULL DEFAULT '{}',
     occurred_at  timestamptz NOT NULL,
+    time_zone    text,
     recorded_at  timestamptz NOT NULL,
     memory_seq   bigint,
     importance   real NOT NULL DEFAULT 5 CHECK (importance BETWEEN 1 AND 10),

@@ -77,10 +77,10 @@ SET last_seq = t.last_seq + 1, last_memory_seq = t.last_memory_seq + 1,
 -- name: hear_turn
 -- Appends a turn to the active conversation.
 INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata,
-                    occurred_at, recorded_at, memory_seq, importance, expires_at)
+                    occurred_at, time_zone, recorded_at, memory_seq, importance, expires_at)
 SELECT t.tenant_id, t.thread_id, t.last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
-       %(metadata)s::jsonb, %(occurred_at)s, %(now)s, t.last_memory_seq, %(importance)s::real,
-       %(expires_at)s::timestamptz
+       %(metadata)s::jsonb, %(occurred_at)s, %(time_zone)s, %(now)s, t.last_memory_seq,
+       %(importance)s::real, %(expires_at)s::timestamptz
 FROM conversations c
 JOIN threads t ON t.tenant_id = %(tenant)s AND t.thread_id = c.thread_id
 WHERE c.tenant_id = %(tenant)s AND c.status = 'active'

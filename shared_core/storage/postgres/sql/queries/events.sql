@@ -38,20 +38,20 @@ ON CONFLICT (tenant_id, thread_id) DO UPDATE SET last_seq = t.last_seq WHERE fal
 -- thread. Turns of its session log are there already; given without a text, they are remembered as
 -- logged. Known and forgotten turns are skipped. The counters of the thread do not know them yet.
 INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata, occurred_at,
-                    recorded_at, memory_seq, importance, expires_at)
+                    time_zone, recorded_at, memory_seq, importance, expires_at)
 SELECT t.tenant_id, t.thread_id,
        t.last_seq + count(*) FILTER (WHERE f.is_new) OVER (ORDER BY f.position), f.event_id,
-       f.author, f.role, f.text, f.metadata, f.occurred_at, %(now)s,
+       f.author, f.role, f.text, f.metadata, f.occurred_at, f.time_zone, %(now)s,
        t.last_memory_seq + row_number() OVER (ORDER BY f.position), f.importance, f.expires_at
 FROM threads t CROSS JOIN (
     SELECT g.event_id, g.author, g.role, coalesce(g.text, e.text) AS text, g.metadata,
-           g.occurred_at, g.importance, g.expires_at, g.position, e.event_id IS NULL AS is_new
+           g.occurred_at, g.time_zone, g.importance, g.expires_at, g.position, e.event_id IS NULL AS is_new
     FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
-        %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(importances)b::real[],
-        %(expires_at)b::timestamptz[]
-    ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
-                           expires_at, position)
+        %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(time_zones)b::text[],
+        %(importances)b::real[], %(expires_at)b::timestamptz[]
+    ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, time_zone,
+                           importance, expires_at, position)
     LEFT JOIN LATERAL {stored_turn} ON true
     WHERE CASE WHEN e.event_id IS NULL THEN g.text IS NOT NULL
           ELSE e.memory_seq IS NULL AND e.payload IS NOT NULL END
@@ -62,8 +62,8 @@ FROM threads t CROSS JOIN (
 WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
 ON CONFLICT (tenant_id, thread_id, event_id) DO UPDATE
 SET memory_seq = excluded.memory_seq, text = excluded.text, role = excluded.role,
-    metadata = excluded.metadata, importance = excluded.importance,
-    expires_at = excluded.expires_at
+    metadata = excluded.metadata, time_zone = excluded.time_zone,
+    importance = excluded.importance, expires_at = excluded.expires_at
 RETURNING event_id
 
 -- fragment: stored_turn
@@ -129,7 +129,7 @@ WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s AND n.last_memory
 
 -- name: thread_events
 -- The last remembered turns of a thread, newest first.
-SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
+SELECT seq, event_id, author, role, text, occurred_at, time_zone, metadata, importance, expires_at
 FROM events
 WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
   AND (expires_at IS NULL OR expires_at > %(now)s)
@@ -137,8 +137,8 @@ ORDER BY seq DESC LIMIT %(limit)s
 
 -- name: thread_history
 -- The last turns of a thread with text that were not forgotten, newest first.
-SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
-       e.expires_at
+SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.time_zone, e.metadata,
+       e.importance, e.expires_at
 FROM events e
 WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
   AND (e.expires_at IS NULL OR e.expires_at > %(now)s)

@@ -1,8 +1,8 @@
 -- Runs: what a run reads of a thread, and the known texts like its drafts.
 
 -- fragment: event_columns
-e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
-e.expires_at
+e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.time_zone, e.metadata,
+e.importance, e.expires_at
 
 -- fragment: unexpired
 (e.expires_at IS NULL OR e.expires_at > %(now)s)
