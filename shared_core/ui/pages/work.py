@@ -33,6 +33,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "restoration": ("restored fact", "恢复事实"),
     "statement": ("stated fact", "录入事实"),
     "forget": ("request to forget", "遗忘请求"),
+    "edit": ("edited turns", "修改对话"),
     "profile": ("profile update", "更新画像"),
 }
 """English and Chinese word for each kind of run."""
@@ -254,6 +255,10 @@ def _what_undo_does(view: PageView, run: RunRecord) -> str:
         "forget": view.t(
             "All memories that this request set aside come back.",
             "这次遗忘请求搁置的所有记忆都会恢复。",
+        ),
+        "edit": view.t(
+            "The turns have their old words again, and what rested on them comes back.",
+            "对话恢复为原来的内容，由它得出的记忆也会恢复。",
         ),
         "retraction": view.t("The fact that was ended holds again.", "被撤回的事实将重新生效。"),
         "restoration": view.t("What was restored ends again.", "恢复的内容会再次失效。"),
