@@ -13,6 +13,7 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 
+from langgraph_store.messages import digest_of
 from shared_core import Event
 
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -21,22 +22,24 @@ _GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
 
 
 class SeenTurn(NamedTuple):
-    """A turn of a state."""
+    """A turn of a state. words: digest_of() its text."""
 
     event_id: str
     role: str
+    words: int
 
 
 def seen(turns: Iterable[Event]) -> list[SeenTurn]:
     """Return what is compared of turns."""
-    return [SeenTurn(turn.event_id, turn.role) for turn in turns]
+    return [SeenTurn(turn.event_id, turn.role, digest_of(turn.text)) for turn in turns]
 
 
 def removed(last: Sequence[SeenTurn], now: Sequence[SeenTurn], *, at_begin: bool) -> list[str]:
     """Return the ids of the turns that a thread lost between two states, oldest first.
 
     A missing beginning was trimmed, but for the user's message before an answer that is there. If
-    nothing of the last state is left, all was cut.
+    nothing of the last state is left, all was cut. A message that is there under a new id is the
+    same: without a checkpointer, add_messages() gives one to each message that has none.
 
     Args:
         last: the turns of the state after the last run.
@@ -44,7 +47,10 @@ def removed(last: Sequence[SeenTurn], now: Sequence[SeenTurn], *, at_begin: bool
         at_begin: the present state is that of the beginning of a run. Otherwise the run may have
             trimmed it: a kept first message and recent ones look like a gap, or like a branch.
     """
+    known, words = {turn.event_id for turn in last}, {turn[1:] for turn in last}
+    renamed = {turn[1:] for turn in now if turn.event_id not in known}
     there = {turn.event_id for turn in now}
+    there |= {turn.event_id for turn in last if turn.event_id not in there and turn[1:] in renamed}
     common = [place for place, turn in enumerate(last) if turn.event_id in there]
     if not common:
         return []
@@ -55,8 +61,8 @@ def removed(last: Sequence[SeenTurn], now: Sequence[SeenTurn], *, at_begin: bool
         while first and last[first - 1].role == "user" != last[common[0]].role:
             first -= 1
         return [turn.event_id for turn in (*last[first : common[0]], *gap, *tail)]
-    after = [turn.event_id for turn in now].index(last[end].event_id) + 1
-    goes_on = last[end].role == "agent" and [turn.role for turn in now[after:][:1]] == ["user"]
+    new = [turn.role for turn in now if turn.event_id not in known and turn[1:] not in words]
+    goes_on = last[end].role == "agent" and new[:1] == ["user"]
     if len(common) < 2 or common[1] > first + 1:
         gap = []
     return [turn.event_id for turn in (*gap, *(tail if goes_on else ()))]

@@ -193,9 +193,7 @@ def test_a_run_keeps_what_was_said_in_it_and_no_more(shared_memory, scope, middl
     chat.say("I keep bees in Tartu, write to an@example.com.")
     [said] = chat.turns()
     assert said.startswith("I keep bees in Tartu, write to ")
-    assert (
-        ("an@" in said) is ("REDACTED" not in said) is not isinstance(middleware(), PIIMiddleware)
-    )
+    assert ("REDACTED" in said) is isinstance(middleware(), PIIMiddleware)
     assert chat.turns("agent") == agent
     chat.say("thanks a lot")
     assert len(chat.turns()) == 2 and chat.turns("agent")[: len(agent)] == agent

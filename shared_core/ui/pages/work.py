@@ -53,6 +53,8 @@ CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
     "summaries": ("summary", "summaries", "份摘要"),
     "doubted": ("made doubtful", "made doubtful", "条存疑"),
     "confirmed": ("certain again", "certain again", "条重新确认"),
+    "edited": ("turn edited", "turns edited", "轮对话已修改"),
+    "left": ("turn left", "turns left", "轮对话已移除"),
     "restored": ("restored", "restored", "条已恢复"),
     "merged": ("name merged", "names merged", "个名称已合并"),
     "parted": ("name parted", "names parted", "个名称已拆分"),
