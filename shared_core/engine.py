@@ -279,11 +279,9 @@ class MemoryEngine:
         """Append turns to a thread, remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id, text). A known id with another text replaces the
-        turn, in its place: what rested on the old words alone goes, by a run that undo_run() takes
-        back for 30 days; `edited` of the result has the ids of such turns. The next recall finds
-        the new turns; a forgotten turn stays forgotten. A new turn of the user such as "Forget what
-        I said about Theo" is carried out as by forget_about(); `set_aside` of the result says what
-        went.
+        turn, by a run that can be undone (`edited` of the result). The next recall finds new turns;
+        a forgotten turn stays forgotten. A new turn of the user such as "Forget what I said about
+        Theo" is carried out as by forget_about(); `set_aside` of the result says what went.
 
         Args:
             scope: application and user.
@@ -311,16 +309,12 @@ class MemoryEngine:
         gone = await self.forget_requests.in_turns(scope, asking)
         return NewTurns(done.new, gone, edited=done.edited)
 
-    async def leave_turns(
-        self, scope: Scope, thread_id: str, event_ids: Collection[str]
-    ) -> Set[str]:
+    async def leave_turns(self, scope: Scope, thread_id: str, ids: Collection[str]) -> Set[str]:
         """Set aside turns that left their thread; return the ids of those that were remembered.
 
-        For a branch of a conversation that was abandoned, or a message that was deleted. They go
-        with what rests on them alone, by a run that undo_run() takes back for 30 days. A turn that
-        is appended again with the same id is remembered again. forget_turns() is for good.
+        They go with what rests on them alone, by a run that can be undone; forget_turns() has none.
         """
-        return await self._turns.leave(scope, thread_id, event_ids)
+        return await self._turns.leave(scope, thread_id, ids)
 
     async def remember(
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]

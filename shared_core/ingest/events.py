@@ -128,7 +128,7 @@ async def append_events(
     job: NewJob | None = None,
     unseen: bool = False,
     history: bool = False,
-) -> Appended:
+) -> AppendedTurns:
     """Append turns to a thread, with a memory for each that has text; return which were new.
 
     An event id is stored once per thread: with other words it replaces the turn (decision 34). A
@@ -150,7 +150,7 @@ async def append_events(
         turns = await _new_of_history(storage, scope, thread_id, turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
     if not fresh:
-        return Appended()
+        return AppendedTurns()
     # The append itself skips known and forgotten turns. A query first saves sending and embedding
     # their texts; for a few turns, most of them new, a round trip costs more.
     checks = job is None or not unseen or len(fresh) > UNCHECKED_TURNS
@@ -175,12 +175,12 @@ async def append_events(
     edited = [row for row in rows if row.event.event_id not in new
               and _is_edited(known.get(row.event.event_id), row.event.text)]  # fmt: skip
     if not edited:
-        return Appended(new)
+        return AppendedTurns(new)
     done = await edit_thread(storage, embedding, clock, scope, thread_id, rows=edited, job=job)
-    return Appended(new, done.replaced)
+    return AppendedTurns(new, done.replaced)
 
 
-class Appended(NamedTuple):
+class AppendedTurns(NamedTuple):
     """The ids of turns that were new, and of those that took the place of known ones."""
 
     new: Set[str] = frozenset()

@@ -50,7 +50,7 @@ class Turns:
         strategy: ExtractionStrategy | None = None,
         history: bool = False,
         retry_later: bool = False,
-    ) -> ingest.Appended:
+    ) -> ingest.AppendedTurns:
         """Append turns to a thread, with a memory for each that has text; return which were new.
 
         engine.append_events() explains the arguments.

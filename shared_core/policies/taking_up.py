@@ -53,7 +53,7 @@ class Gone:
     retractions: Sequence[UUID]
 
 
-class _Retracted(NamedTuple):
+class _EndedBy(NamedTuple):
     """The columns _RETRACTED of a retraction."""
 
     fact_type: str
@@ -74,7 +74,7 @@ class _Retracted(NamedTuple):
         )
 
 
-class _Spell(NamedTuple):
+class _Period(NamedTuple):
     """When a fact or an edge holds in its place, and since when that and its end are known."""
 
     row_id: UUID
@@ -104,7 +104,7 @@ def take_up(run_id: UUID, gone: Gone, now: datetime) -> Policy[list[Operation]]:
         ),
     })  # fmt: skip
     facts = [StoredFact(*row) for row in lost["facts"]]
-    retracted = [_Retracted(*row) for row in lost["retracted"]]
+    retracted = [_EndedBy(*row) for row in lost["retracted"]]
     places = sorted({(one.fact_type, key) for one in facts for key in keys_of_place(one.key)})
     slots = sorted({one.slot for one in retracted})
     of_edges = sorted({EdgeEnd(*row[:-2]).place for row in lost["edges"]})
@@ -122,11 +122,11 @@ def take_up(run_id: UUID, gone: Gone, now: datetime) -> Policy[list[Operation]]:
     rest = [one for one in held.values() if one.memory_id not in gone.facts]
     ends = _ends_of_facts(rest, facts, retracted)
     edges = {row[0]: row for row in found["edges"] if row[0] not in gone.edges}
-    followers = [_edge_spell(row) for row in lost["edges"]]
+    followers = [_edge_period(row) for row in lost["edges"]]
     edge_ends = {
         one: end
         for one, row in edges.items()
-        if row[-1] is None and (end := _next_end(_edge_spell(row), followers)) is not None
+        if row[-1] is None and (end := _next_end(_edge_period(row), followers)) is not None
     }
     [of_facts] = yield [Select("edges", (*EDGE_END, "fact_id"),
                                (one_of("fact_id", sorted(ends)),))]  # fmt: skip
@@ -140,25 +140,25 @@ def take_up(run_id: UUID, gone: Gone, now: datetime) -> Policy[list[Operation]]:
     ]
 
 
-def _spell(fact: StoredFact, place: tuple[str, str] | None = None) -> _Spell:
-    return _Spell(
+def _period(fact: StoredFact, place: tuple[str, str] | None = None) -> _Period:
+    return _Period(
         fact.memory_id, place or fact.place, fact.valid_from, fact.valid_until, fact.recorded_at,
         fact.superseded_at,
     )  # fmt: skip
 
 
-def _edge_spell(row: Row) -> _Spell:
+def _edge_period(row: Row) -> _Period:
     *columns, recorded_at, _ = row
     edge = EdgeEnd(*columns)
-    return _Spell(edge.edge_id, edge.place, edge.valid_from, edge.valid_until, recorded_at,
+    return _Period(edge.edge_id, edge.place, edge.valid_from, edge.valid_until, recorded_at,
                   edge.superseded_at)  # fmt: skip
 
 
 def _ends_of_facts(
-    facts: Iterable[StoredFact], gone: Sequence[StoredFact], retracted: Sequence[_Retracted]
+    facts: Iterable[StoredFact], gone: Sequence[StoredFact], retracted: Sequence[_EndedBy]
 ) -> dict[UUID, _End]:
     """Return the new ends of facts that a gone fact or retraction had ended."""
-    followers = [_spell(one, (one.fact_type, key)) for one in gone
+    followers = [_period(one, (one.fact_type, key)) for one in gone
                  for key in keys_of_place(one.key)]  # fmt: skip
     facts = list(facts)
     taken = {one.place for one in facts if one.is_open}
@@ -166,7 +166,7 @@ def _ends_of_facts(
     for one in facts:
         if one.superseded_at is None or one.demoted_at is not None:
             continue
-        end = _next_end(_spell(one), followers)
+        end = _next_end(_period(one), followers)
         if end is None and any(retraction.ended(one) for retraction in retracted):
             end = _HOLDS
         if end is not None and (end != _HOLDS or one.place not in taken):
@@ -175,29 +175,29 @@ def _ends_of_facts(
     return ends
 
 
-def _next_end(spell: _Spell, followers: Sequence[_Spell]) -> _End | None:
-    """Return when a spell ends without the followers in its place, or None if none ended it."""
+def _next_end(period: _Period, followers: Sequence[_Period]) -> _End | None:
+    """Return when a period ends without the followers in its place, or None if none ended it."""
     end: _End | None = None
-    seen: set[UUID] = {spell.row_id}
+    seen: set[UUID] = {period.row_id}
     while True:
         follower = next((one for one in followers if one.row_id not in seen
-                         and one.place == spell.place and one.valid_from == spell.valid_until
-                         and one.recorded_at == spell.superseded_at), None)  # fmt: skip
+                         and one.place == period.place and one.valid_from == period.valid_until
+                         and one.recorded_at == period.superseded_at), None)  # fmt: skip
         if follower is None:
             return end
         seen.add(follower.row_id)
-        spell, end = follower, follower.end
+        period, end = follower, follower.end
 
 
 def _facts_go_on(
     run_id: UUID, facts: Sequence[tuple[StoredFact, _End]], now: datetime
 ) -> list[Operation]:
     open_again = [
-        FactEnd(one.memory_id, one.fact_type, one.key, one.value, *_spell(one).end, one.retired_at)
+        FactEnd(one.memory_id, one.fact_type, one.key, one.value, *_period(one).end, one.retired_at)
         for one, end in facts
         if end == _HOLDS
     ]
-    later = [(one.memory_id, _spell(one).end, end) for one, end in facts if end != _HOLDS]
+    later = [(one.memory_id, _period(one).end, end) for one, end in facts if end != _HOLDS]
     return [*reopened_facts(run_id, open_again, now), *_moved("facts", "memory_id", run_id, later)]
 
 

@@ -42,7 +42,6 @@ from shared_core.policies.items import marks_of, select_marks
 from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp
 from shared_core.ports.operations import Select, one_of
 from shared_core.transfer.sources.records import (
-    OTHER_BRANCHES,
     FactRecord,
     LeftTurn,
     Record,
@@ -224,9 +223,8 @@ def _checked(
     for number, record in enumerate(_masked(source.records(options.user), sanitizer), 1):
         if number % READ_AT_ONCE == 0:
             progress("Reading", number, 0)
-        if isinstance(record, SkippedRecord | LeftTurn):
-            reason = record.reason if isinstance(record, SkippedRecord) else OTHER_BRANCHES
-            report.skipped[reason] += 1
+        if isinstance(record, SkippedRecord):
+            report.skipped[record.reason] += 1
         elif options.source_user is not None and record.user != options.source_user:
             others.add(record.user)
             report.skipped["of other users"] += 1
@@ -505,10 +503,9 @@ def _batches(
     waiting: list[Memories] = []
     size = 0
     for record in records:
-        if isinstance(record, SkippedRecord) or not _is_wanted(record, options):
-            continue
-        if isinstance(record, LeftTurn):
+        if isinstance(record, LeftTurn) and _is_wanted(record, options):
             left[options.user or record.user, record.thread].append(record.event_id)
+        if isinstance(record, SkippedRecord) or not _is_wanted(record, options):
             continue
         full = len(waiting) >= BATCH or size + len(record.text) > BATCH_CHARACTERS
         if waiting and (

@@ -86,7 +86,7 @@ class SkippedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftTurn:
+class LeftTurn(SkippedRecord):
     """A message on a branch that the source does not show; an earlier import may have stored it."""
 
     user: str | None
@@ -94,7 +94,7 @@ class LeftTurn:
     event_id: str
 
 
-Record: TypeAlias = TurnRecord | StatementRecord | FactRecord | SkippedRecord | LeftTurn
+Record: TypeAlias = TurnRecord | StatementRecord | FactRecord | SkippedRecord
 P = ParamSpec("P")
 
 
@@ -147,11 +147,11 @@ def turn_record(
     )  # fmt: skip
 
 
-def left_turn(user: str | None, thread: str, event_id: str) -> LeftTurn | SkippedRecord:
+def left_turn(user: str | None, thread: str, event_id: str) -> SkippedRecord:
     """Return a message on another branch, or a skipped one without an id."""
     if not event_id:
         return SkippedRecord(OTHER_BRANCHES)
-    return LeftTurn(user=user, thread=thread, event_id=event_id)
+    return LeftTurn(reason=OTHER_BRANCHES, user=user, thread=thread, event_id=event_id)
 
 
 def moment(value: object) -> datetime | None:
