@@ -315,14 +315,50 @@ def is_answered(events: Sequence[AdkEvent]) -> bool:
 
 
 def events_to_remember(events: Sequence[AdkEvent], invocation_id: str) -> list[AdkEvent]:
-    """Return the events of a run, or all events of a session that was rewound.
+    """Return the events of a run and of runs before it that may be missing.
 
-    A rewind may remove turns that memory has stored already. In a rewound session, events without
-    an invocation are dropped: they are the input of a sub-agent, not the user's words.
+    A run that ended by an error, or with its caller, was not stored: the next one makes up for it.
+    So this returns the runs since the last settled one, and that as well. A rewind may remove turns
+    that memory has stored already, so of a rewound session it returns all events. Events without an
+    invocation are dropped: they are the input of a sub-agent, not the user's words.
     """
     if any(event.actions.rewind_before_invocation_id for event in events):
         return [event for event in events if event.invocation_id]
-    return [event for event in events if event.invocation_id == invocation_id]
+    runs: dict[str, list[AdkEvent]] = {}
+    for event in events:
+        if event.invocation_id:
+            runs.setdefault(event.invocation_id, []).append(event)
+    before = list(runs)[: list(runs).index(invocation_id)] if invocation_id in runs else []
+    wanted = {invocation_id}
+    while before:
+        wanted.add(earlier := before.pop())
+        if is_settled(runs[earlier]):
+            break
+    return [event for event in events if event.invocation_id in wanted]
+
+
+def deleted_ids(last: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Return the ids of the events that a session lost since it was last seen whole.
+
+    last, now: the ids of its events. A missing beginning is a window, and a missing end may be a
+    copy from before: what is missing counts if the session has an event after it.
+    """
+    there, known = {*now}, {*last}
+    common = [place for place, one in enumerate(last) if one in there]
+    if not common:
+        return []
+    goes_on = any(one not in known for one in now[now.index(last[common[-1]]) + 1 :])
+    end = len(last) if goes_on else common[-1]
+    return [one for one in last[common[0] : end] if one not in there]
+
+
+def seen_ids(last: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+    """Return the ids of the events of a session that is whole: a window lacks its beginning."""
+    known = {*last}
+    if known.issuperset(now) and not deleted_ids(last, now):
+        return last  # a part of it, or a copy from before
+    begin = next((place for place, one in enumerate(last) if one in {*now}), 0)
+    return (*last[:begin], *now)
 
 
 def _says_something(event: AdkEvent) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
@@ -18,8 +19,10 @@ from google.adk.sessions.session import Session
 
 from adk_memory import invocation_cache
 from adk_memory.events import (
+    deleted_ids,
     live_events,
     rewound_ids,
+    seen_ids,
     to_core_events,
     to_memory_entry,
     to_new_memory,
@@ -68,6 +71,8 @@ _abandoned: set[asyncio.Task[Any]] = set()
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
+SEEN_SESSIONS = 1_000
+"""Number of sessions whose events a service keeps in mind, to see which were deleted."""
 SPARE_HITS = 3
 """Further hits that a search reads, because summaries that repeat their session are dropped."""
 
@@ -164,6 +169,7 @@ class OpenMemoryService(BaseMemoryService):
         self._engine = engine
         self._strategy = strategy
         self.failed_searches = 0
+        self._sessions: OrderedDict[tuple[Scope, str], Sequence[str]] = OrderedDict()
 
     @property
     def engine(self) -> MemoryEngine:
@@ -173,15 +179,26 @@ class OpenMemoryService(BaseMemoryService):
     async def add_session_to_memory(self, session: Session) -> None:
         """Store the new turns of a session, and consolidate them.
 
-        Repeated calls store each turn once, and a partial session deletes nothing. It forgets
-        rewound turns. It does not resend a session of a PgSessionService in the same database.
+        Repeated calls store each turn once; an event with other words replaces its turn, and a
+        partial session deletes nothing. It forgets rewound turns, and sets aside those of events
+        that this service saw here before and that were deleted since. It does not resend a session
+        of a PgSessionService in the same database.
         """
         if not isinstance(session, Session):
             raise TypeError(f"session must be a Session of ADK, got {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
         events = list(session.events)
         options = IngestOptions.from_metadata({OWN: {"timezone": session.state.get(USER_TIMEZONE)}})
+        ids = [event.id for event in events]
+        last = self._sessions.get((scope, session.id), ())
+        if deleted := deleted_ids(last, ids):
+            await self._engine.leave_turns(scope, session.id, deleted)
+            invocation_cache.clear()
         await self._ingest(scope, session.id, events, options, session_end=True)
+        self._sessions[scope, session.id] = seen_ids(last, ids)
+        self._sessions.move_to_end((scope, session.id))
+        while len(self._sessions) > SEEN_SESSIONS:
+            self._sessions.popitem(last=False)
 
     async def add_events_to_memory(
         self,

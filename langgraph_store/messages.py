@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -26,6 +27,8 @@ MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "mana
 
 MAX_ID_BYTES = 500
 """Maximum number of bytes of a message's id; the index of turns limits it."""
+
+NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
 
 _CHAT_ROLES: dict[str, Role] = {
     name: role for name, role in ROLES.items() if role in ("user", "agent")
@@ -53,7 +56,7 @@ def turns_of(
     thread_id: str,
     now: datetime,
     *,
-    known: Container[str | None] = (),
+    known: Mapping[str, int] = NOTHING_KNOWN,
     tool_results: bool = False,
 ) -> list[Event]:
     """Return the turns in messages: the text of users and agents, and of tools on request.
@@ -61,13 +64,12 @@ def turns_of(
     It drops system messages, thoughts, tool calls, other media, removals, recalled memories, and
     user messages that a middleware wrote. An event has the id of its message, or a hash of it if it
     is too long. Without an id, the event's id derives from the thread, the text and its number of
-    repetitions, so the same history gives the same ids. known: ids to skip.
+    repetitions, so the same history gives the same ids. known: turns to skip, by their ids; one
+    with other words is none of them. digest_of() returns the values.
     """
     turns: list[Event] = []
     repetitions: Counter[tuple[str, str]] = Counter()
     for message in messages:
-        if message.id in known:
-            continue
         event_id = _own_id(message, thread_id)
         role = _role(message, tool_results=tool_results)
         text = spoken_text(message) if role else ""
@@ -76,7 +78,7 @@ def turns_of(
         if event_id is None:
             repetitions[role, text] += 1
             event_id = id_of_words(thread_id, repetitions[role, text], role, text)
-        if event_id in known:
+        if known.get(event_id) == digest_of(text):
             continue
         turns.append(
             Event(
@@ -88,6 +90,11 @@ def turns_of(
             )
         )
     return turns
+
+
+def digest_of(text: str) -> int:
+    """Return what tells the words of turns apart within this process."""
+    return hash(text)
 
 
 def _own_id(message: BaseMessage, thread_id: str) -> str | None:
@@ -105,6 +112,12 @@ def spoken_text(message: BaseMessage) -> str:
         text = _THOUGHTS.sub("", text)
     text = text.strip()
     return "" if text.startswith(HEAD) else text
+
+
+def is_of_a_model(message: BaseMessage) -> bool:
+    """Return whether a chat model made a message: its id is that of a call, or it has metadata."""
+    made = message.id is not None and message.id.startswith(("lc_run-", "run-"))
+    return made or bool(message.response_metadata or getattr(message, "usage_metadata", None))
 
 
 def is_of_a_user(message: BaseMessage) -> bool:

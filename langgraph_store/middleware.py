@@ -9,19 +9,22 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from langgraph_store.branches import NEVER, forked_at
 from langgraph_store.llm import model_tokens
 from langgraph_store.messages import is_of_a_user, messages_of, spoken_text, turns_of
 from langgraph_store.reflection import HasEngine
-from langgraph_store.run_identity import IdSource, RunIdentity, current_config
+from langgraph_store.run_identity import IdSource, RunIdentity, current_config, graph_below
+from langgraph_store.run_messages import OpenRuns, RunKey, RunMessages
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Fact, Hit, InvalidInput, Memory, Scope, run_sync
@@ -127,6 +130,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._deadline_s = deadline_s
         self._place = place
         self._failures = 0
+        self._open = OpenRuns()
         self._answers: OrderedDict[_Key, tuple[float, _RecalledContext]] = OrderedDict()
         self._lock = threading.Lock()
         self.tools = memory_tools(store, app=app, user_id=user_id) if with_tools else []
@@ -141,34 +145,63 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: _Handler) -> ModelResponse[Any]:
         """Show the model the memories about the user's message."""
+        given = request.messages
         with self._shielded("recalling"):
             if (question := self._question(request)) is not None:
                 answer = run_sync(self._search(*question, self._thread(request)))
                 request = self._shown(request, answer)
-        return handler(request)
+        try:
+            answered = handler(request)
+        except Exception:
+            with self._shielded("storing a failed run"):
+                if (failed := self._asked(given, request.runtime)) is not None:
+                    run_sync(self._feed.hand_over(*failed))
+            raise
+        with self._following():
+            self._asked(given, request.runtime, answered.result)
+        return answered
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: _AsyncHandler
     ) -> ModelResponse[Any]:
         """Do as wrap_model_call() from async code."""
+        given = request.messages
         with self._shielded("recalling"):
             if (question := self._question(request)) is not None:
                 answer = await self._search(*question, self._thread(request))
                 # In a thread: the first count loads a vocabulary.
                 request = await asyncio.to_thread(self._shown, request, answer)
-        return await handler(request)
+        try:
+            answered = await handler(request)
+        except Exception:
+            with self._shielded("storing a failed run"):
+                if (failed := self._asked(given, request.runtime)) is not None:
+                    await self._feed.hand_over(*failed)
+            raise
+        with self._following():
+            self._asked(given, request.runtime, answered.result)
+        return answered
+
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Note the messages with which the run begins: a middleware may cut them away."""
+        with self._following():
+            self._begin(messages_of(state, "messages"), runtime)
+
+    async def abefore_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Do as before_agent() from async code."""
+        self.before_agent(state, runtime)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Hand the turns of the run to the queue."""
         with self._shielded("storing a run"):
-            if (turns := self._run_messages(state, runtime)) is not None:
-                run_sync(self._feed.hand_over(*turns))
+            if (ended := self._ended(state, runtime)) is not None:
+                run_sync(ended)
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do as after_agent() from async code."""
         with self._shielded("storing a run"):
-            if (turns := self._run_messages(state, runtime)) is not None:
-                await self._feed.hand_over(*turns)
+            if (ended := self._ended(state, runtime)) is not None:
+                await ended
 
     def _question(self, request: ModelRequest[Any]) -> tuple[Scope, _Key, str] | None:
         """Return the scope, the cache key and the text of the user's question, or None."""
@@ -245,17 +278,66 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _thread(self, request: ModelRequest[Any]) -> str:
         return self._identity.thread(current_config(), request.runtime)
 
-    def _run_messages(
-        self, state: AgentState[Any], runtime: Runtime[Any]
+    def _begin(self, messages: Sequence[BaseMessage], runtime: Runtime[Any] | None) -> None:
+        """Open a run with its messages, and look for turns that left the thread before it."""
+        if not self._ingests:
+            return
+        config = current_config()
+        scope, thread_id, graph = key = self._run_key(config, runtime)
+        forked = forked_at(config)
+        run = RunMessages(forked_at=NEVER if graph and forked else forked)
+        if not graph and forked is None:
+            run.left = self._feed.removed(scope, thread_id, messages, at_begin=True)
+        self._open.begin(key, run, messages)
+
+    def _run_key(self, config: RunnableConfig, runtime: Runtime[Any] | None) -> RunKey:
+        return (*self._feed.run(config, runtime), graph_below(config))
+
+    def _asked(
+        self,
+        messages: Sequence[BaseMessage],
+        runtime: Runtime[Any] | None,
+        answers: Sequence[BaseMessage] = (),
     ) -> tuple[Scope, str, list[BaseMessage]] | None:
+        """Note what the model was asked and answered; return the turns of the run so far."""
+        if not self._ingests:
+            return None
+        key = self._run_key(current_config(), runtime)
+        if self._open.of(key) is None:  # the run goes on after an interrupt, in this process
+            self._begin(messages, runtime)
+        run = self._open.of(key)
+        if run is None:
+            return None
+        run.asked(messages, answers)
+        return *key[:2], run.turns()
+
+    def _ended(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> Coroutine[Any, Any, None] | None:
+        """Return what hands over the turns of a run that ends, and drop what it had recalled."""
         messages = messages_of(state, "messages")
         config = current_config()
         turn = _last_turn(messages)
         if self._recalls and turn is not None:
-            key = messages[turn].id or spoken_text(messages[turn])
+            question = messages[turn].id or spoken_text(messages[turn])
             with self._lock:
-                self._answers.pop((self._identity.scope(config, runtime), key), None)
-        return (*self._feed.run(config, runtime), messages) if self._ingests else None
+                self._answers.pop((self._identity.scope(config, runtime), question), None)
+        if not self._ingests:
+            return None
+        key = self._run_key(config, runtime)
+        if self._open.of(key) is None:
+            self._begin(messages, runtime)
+        if (run := self._open.end(key, messages)) is None:
+            return None
+        return self._feed.hand_over(
+            *key[:2], run.turns(), left=run.left, forked_at=run.forked_at, state=messages
+        )
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        """Do as _shielded(); a run without a user or a thread is logged at its end alone."""
+        with self._shielded("following a run"), suppress(InvalidInput):
+            yield
 
     @contextmanager
     def _shielded(self, doing: str) -> Iterator[None]:

@@ -86,6 +86,12 @@ def current_config(config: RunnableConfig | None = None) -> RunnableConfig:
     return config or {}
 
 
+def graph_below(config: RunnableConfig) -> str:
+    """Return the place of the running graph below the one that was run; "" for that itself."""
+    place = str((config.get("configurable") or {}).get("checkpoint_ns") or "")
+    return place.rpartition("|")[0]
+
+
 def _runtime() -> Runtime[Any] | None:
     try:
         return get_runtime()

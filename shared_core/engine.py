@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence, Set
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
@@ -281,9 +281,10 @@ class MemoryEngine:
     ) -> NewTurns:
         """Append turns to a thread, remember each that has text; return the ids that were new.
 
-        Idempotent on (scope, thread, event id). The next recall finds the new turns; a forgotten
-        turn stays forgotten. A new turn of the user such as "Forget what I said about Theo" is
-        carried out as by forget_about(); `set_aside` of the result says what went.
+        Idempotent on (scope, thread, event id, text). A known id with another text replaces the
+        turn, by a run that can be undone (`edited` of the result). The next recall finds new turns;
+        a forgotten turn stays forgotten. A new turn of the user such as "Forget what I said about
+        Theo" is carried out as by forget_about(); `set_aside` of the result says what went.
 
         Args:
             scope: application and user.
@@ -303,12 +304,20 @@ class MemoryEngine:
             ModelUnavailable: the embedder failed.
         """
         self.retention.schedule.nudge()
-        new = await self._turns.append(
+        done = await self._turns.append(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
             session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
-        asking = [one for one in events if one.event_id in new]
-        return NewTurns(new, await self.forget_requests.in_turns(scope, asking))
+        asking = [one for one in events if one.event_id in done.new | done.edited]
+        gone = await self.forget_requests.in_turns(scope, asking)
+        return NewTurns(done.new, gone, edited=done.edited)
+
+    async def leave_turns(self, scope: Scope, thread_id: str, ids: Collection[str]) -> Set[str]:
+        """Set aside turns that left their thread; return the ids of those that were remembered.
+
+        They go with what rests on them alone, by a run that can be undone; forget_turns() has none.
+        """
+        return await self._turns.leave(scope, thread_id, ids)
 
     async def remember(
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]

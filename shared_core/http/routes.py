@@ -144,11 +144,12 @@ async def remember(body: bodies.RememberBody, memory: Engine, who: Who) -> Json:
 
 @memories.post("/events", responses=responses(wire.NewEvents))
 async def append_events(body: bodies.EventsBody, memory: Engine, who: Who) -> Json:
-    """Append turns to a conversation. A turn sent again is stored once."""
+    """Append turns to a conversation. A turn sent again with other words replaces the first."""
     scope = who.scope(body.user_id, body.app)
     events = [turn.to_event() for turn in body.events]
     new = await memory.append_events(scope, body.thread_id, events, later=body.later)
-    return Json({"new": sorted(new), "set_aside": [one.to_dict() for one in new.set_aside]})
+    gone = [one.to_dict() for one in new.set_aside]
+    return Json({"new": sorted(new), "edited": sorted(new.edited), "set_aside": gone})
 
 
 @memories.post("/recall", responses=responses(wire.RecallAnswer))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from shared_core.core.domain import (
     Event,
@@ -31,10 +31,12 @@ from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
+from shared_core.policies.editing import Edited, TurnEdit, edit_turns
 from shared_core.policies.items import put_items
+from shared_core.policies.setting_aside import KEPT_FOR
 from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors, turns_without_vectors
 from shared_core.ports.conversations import check_thread
-from shared_core.ports.events import EventRow
+from shared_core.ports.events import EventRow, KnownTurn
 from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, Storage
@@ -121,15 +123,16 @@ async def append_events(
     thread_id: ThreadId,
     events: Sequence[Event],
     *,
+    clock: Clock,
     intake: Intake,
     job: NewJob | None = None,
     unseen: bool = False,
     history: bool = False,
-) -> set[str]:
-    """Append turns to a thread, with a memory for each that has text; return the new event ids.
+) -> AppendedTurns:
+    """Append turns to a thread, with a memory for each that has text; return which were new.
 
-    An event id is stored once per thread. A forgotten turn stays forgotten. The next recall finds
-    the new turns.
+    An event id is stored once per thread: with other words it replaces the turn (decision 34). A
+    forgotten turn stays forgotten. The next recall finds the new turns.
 
     Args:
         job: Enqueued to embed the turns later; until then only their words are found.
@@ -147,7 +150,7 @@ async def append_events(
         turns = await _new_of_history(storage, scope, thread_id, turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
     if not fresh:
-        return set()
+        return AppendedTurns()
     # The append itself skips known and forgotten turns. A query first saves sending and embedding
     # their texts; for a few turns, most of them new, a round trip costs more.
     checks = job is None or not unseen or len(fresh) > UNCHECKED_TURNS
@@ -156,22 +159,67 @@ async def append_events(
         _event_row(
             event,
             thread_id,
-            logged=known.get(event.event_id) == _digest(event.text),
+            logged=known.get(event.event_id) == KnownTurn(_digest(event.text), False),
             answers=event.event_id in answers,
         )
         for event in reversed(fresh.values())
-        if known.get(event.event_id, event) is not None
     ]
-    if not rows:
-        return set()
-    new = await _append(storage, embedding, scope, thread_id, rows, job)
-    missing = [row.event.event_id for row in rows if row.logged and row.event.event_id not in new]
-    if missing:  # another process stored them meanwhile, or their session log was deleted
-        known = await storage.events.known_turns(scope, thread_id, missing)
-        rows = [replace(row, logged=False) for row in rows if row.event.event_id in missing
-                and row.event.event_id not in known]  # fmt: skip
-        new |= await _append(storage, embedding, scope, thread_id, rows, job) if rows else set()
-    return new
+    sent = [row for row in rows if _may_be_new(known.get(row.event.event_id))]
+    new = await _append(storage, embedding, scope, thread_id, sent, job) if sent else set()
+    # Others are known: this call did not ask, or another process stored or forgot them meanwhile.
+    if missing := [row.event.event_id for row in sent if row.event.event_id not in new]:
+        known = {**known, **await storage.events.known_turns(scope, thread_id, missing)}
+        again = [replace(row, logged=False) for row in sent if row.logged
+                 and row.event.event_id in missing and row.event.event_id not in known]  # fmt: skip
+        new |= await _append(storage, embedding, scope, thread_id, again, job) if again else set()
+    edited = [row for row in rows if row.event.event_id not in new
+              and _is_edited(known.get(row.event.event_id), row.event.text)]  # fmt: skip
+    if not edited:
+        return AppendedTurns(new)
+    done = await edit_thread(storage, embedding, clock, scope, thread_id, rows=edited, job=job)
+    return AppendedTurns(new, done.replaced)
+
+
+class AppendedTurns(NamedTuple):
+    """The ids of turns that were new, and of those that took the place of known ones."""
+
+    new: Set[str] = frozenset()
+    edited: Set[str] = frozenset()
+
+
+def _may_be_new(known: KnownTurn | None) -> bool:
+    return known is None or (known.digest is not None and not known.is_remembered)
+
+
+def _is_edited(known: KnownTurn | None, text: str) -> bool:
+    """Return whether a turn is remembered with another text."""
+    return known is not None and known.is_remembered and known.digest != _digest(text)
+
+
+async def edit_thread(
+    storage: Storage,
+    embedding: Embedding,
+    clock: Clock,
+    scope: Scope,
+    thread_id: ThreadId,
+    *,
+    rows: Sequence[EventRow] = (),
+    left: Collection[str] = (),
+    job: NewJob | None = None,
+) -> Edited:
+    """Replace turns by rows with the same ids, and set aside turns that left, as one run."""
+    now = clock()
+    edit = TurnEdit(
+        run_id=uuid7(),
+        thread_id=thread_id,
+        rows=rows,
+        left=left,
+        vectors=None if job else await embedding.rows(texts_of(scope, rows)),
+        job=job,
+        now=now,
+        until=now + KEPT_FOR,
+    )
+    return await storage.transact(scope_path(scope), partial(edit_turns, edit))
 
 
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
@@ -199,9 +247,9 @@ async def _new_of_history(
     storage: Storage, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
 ) -> Sequence[Event]:
     remembered = await storage.events.thread_events(scope, thread_id, len(turns) + SPARE_TURNS)
-    known = {turn.event_id for turn in remembered}
+    known = {turn.event_id: turn.text for turn in remembered}
     if any(turn.event_id in known for turn in turns):  # this caller's ids are stable
-        return [turn for turn in turns if turn.event_id not in known]
+        return [turn for turn in turns if known.get(turn.event_id) != turn.text]
     return turns[known_beginning(remembered, turns) :]
 
 

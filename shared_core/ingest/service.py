@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from shared_core.core.domain import Event, Scope, ThreadId
-from shared_core.core.namespaces import check_scope
+from shared_core.core.namespaces import check_scope, storable
 from shared_core.core.telemetry import APPENDED, measured
+from shared_core.core.validation import names_of
 from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
 from shared_core.ingest.session_log import are_storable
@@ -49,8 +50,8 @@ class Turns:
         strategy: ExtractionStrategy | None = None,
         history: bool = False,
         retry_later: bool = False,
-    ) -> set[str]:
-        """Append turns to a thread, with a memory for each that has text; return the new event ids.
+    ) -> ingest.AppendedTurns:
+        """Append turns to a thread, with a memory for each that has text; return which were new.
 
         engine.append_events() explains the arguments.
         """
@@ -61,10 +62,10 @@ class Turns:
         queued = job if later and events else None
         append = partial(
             ingest.append_events, storage, self._handle.embedding, scope, thread, events,
-            intake=self._handle.sanitizer, unseen=unseen, history=history,
+            clock=self._handle.clock, intake=self._handle.sanitizer, unseen=unseen, history=history,
         )  # fmt: skip
         try:
-            new = await append(job=queued)
+            done = await append(job=queued)
         except ModelUnavailable:
             async with self._jobs.taking_over(scope, thread, job.job_type, retry=retry_later):
                 if retry_later:
@@ -74,9 +75,24 @@ class Turns:
             self._worker.hand_over(scope, thread)
         else:
             self._worker.resume()
-        if session_end and not (queued and new):
+        if session_end and not (queued and (done.new or done.edited)):
             await self.end_session(scope, thread_id, strategy)
-        return new
+        return done
+
+    async def leave(self, scope: Scope, thread_id: str, event_ids: Collection[str]) -> Set[str]:
+        """Set aside turns that left their thread; return the ids of those that were remembered.
+
+        engine.leave_turns() says what that means.
+        """
+        check_scope(scope)
+        named = sorted(one for one in names_of(event_ids, "event_ids") if storable(one))
+        if not named or not are_storable(scope.app, scope.user, thread_id):
+            return frozenset()
+        storage, handle = await self._handle.storage(), self._handle
+        done = await ingest.edit_thread(
+            storage, handle.embedding, handle.clock, scope, ThreadId(thread_id), left=named
+        )
+        return done.left
 
     async def end_session(
         self, scope: Scope, thread_id: str, strategy: ExtractionStrategy | None = None

@@ -17,7 +17,7 @@ from shared_core.core.domain import ThreadId
 from shared_core.nlp.text import normalised
 from shared_core.policies.batches import Found, Reads, read
 from shared_core.policies.facts import keys_of_place
-from shared_core.policies.setting_aside import FORGET_REQUEST
+from shared_core.policies.setting_aside import EDIT, FORGET_REQUEST
 from shared_core.ports.operations import (
     Join,
     Policy,
@@ -230,7 +230,7 @@ class _Reasons:
 
     def _ended(self, fact: Fact, stated: FactReason) -> FactReason:
         ending = self.endings.get(fact.memory_id)
-        if ending is not None and ending.kind in ("retraction", FORGET_REQUEST):
+        if ending is not None and ending.kind in ("retraction", EDIT, FORGET_REQUEST):
             return FactReason(extractor=ending.extractor, run_id=ending.run_id)
         ends = [one for one in self._against(fact) if not one.is_doubt]
         for one in ends:

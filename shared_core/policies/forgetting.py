@@ -51,14 +51,30 @@ def forget_turns(thread_id: str, event_ids: Iterable[str], now: datetime) -> Pol
     turns = {(thread_id, event_id) for event_id in event_ids}
     if not turns:
         return 0
+    named_now = _select_named(turns)
+    _, versions, named = yield [NO_APPENDS, _select_versions(thread_id, turns), named_now]
+    if versions:
+        turns |= {(thread_id, str(version)) for (version,) in versions}
+        [named] = yield [_select_named(turns)]
+    return (yield from forget_named(named, turns, now))
+
+
+def _select_named(turns: Iterable[TurnKey]) -> Select:
+    """Return what reads the memories that are turns (NAMED)."""
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     columns = tuple(f"m.{column}" for column in NAMED)
     where = (*_of(turns), equal("m.kind", "episodic"))
-    _, named = yield [
-        NO_APPENDS,
-        Select("memory_sources", columns, where, (memories,), is_distinct=True),
-    ]
-    return (yield from forget_named(named, turns, now))
+    return Select("memory_sources", columns, where, (memories,), is_distinct=True)
+
+
+def _select_versions(thread_id: str, turns: Iterable[TurnKey]) -> Select:
+    """Return what reads the names of the versions that edits made of turns (decision 34)."""
+    changes = Join("run_changes", "c", (("run_id", "run_id"),))
+    ids = sorted(event_id for _, event_id in turns)
+    where = (
+        equal("thread_id", thread_id), equal("c.change", "edited"), one_of("c.event_id", ids),
+    )  # fmt: skip
+    return Select("runs", ("c.target",), where, (changes,))
 
 
 def forget_named(
@@ -90,23 +106,23 @@ def forgetting(
     if turns or threads:
         rows = yield _of_turns(said, threads)
     bases, edge_bases, kinds, summaries, retractions = rows
-    broken, edges_broken = _broken(bases, turns), _broken(edge_bases, turns)
+    lost, edges_lost = broken(bases, turns), broken(edge_bases, turns)
     kind_of: dict[UUID, str] = dict(kinds)
-    derived = {one for one in broken.baseless if kind_of.get(one, "episodic") != "episodic"}
+    derived = {one for one in lost.baseless if kind_of.get(one, "episodic") != "episodic"}
     derived |= {row[0] for row in summaries}
     gone = {row[0] for row in named} | derived
     resting, people, of_people, edges = yield _of_derived(gone, derived)
-    unretracted = _made_by(retractions, turns) | _about(of_people, people)
-    alone = {edge for edge, basis in edges if (edge, basis) not in edges_broken.bases}
+    unretracted = made_by(retractions, turns) | _about(of_people, people)
+    alone = {edge for edge, basis in edges if (edge, basis) not in edges_lost.bases}
     going = gone | {row[0] for row in resting}
     operations = buried(turns, now, where)
     if unretracted:
         operations.append(Delete("retractions", (one_of("retraction_id", sorted(unretracted)),)))
-    if edges_broken.baseless:
-        baseless = one_of("edge_id", sorted(edges_broken.baseless))
+    if edges_lost.baseless:
+        baseless = one_of("edge_id", sorted(edges_lost.baseless))
         operations.append(Delete("edges", (baseless, is_null("memory_id"))))
-    kept = {basis for basis in broken.bases if basis[0] not in going}
-    operations += _dropped("memory", kept) + _dropped("edge", edges_broken.bases)
+    kept = {basis for basis in lost.bases if basis[0] not in going}
+    operations += dropped("memory", kept) + dropped("edge", edges_lost.bases)
     if alone:
         unbound = one_of("edge_id", sorted(alone))
         operations.append(Update("edges", {"memory_id": None}, (unbound,)))
@@ -150,35 +166,41 @@ def _of(turns: Iterable[TurnKey]) -> tuple[Condition, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
+class Broken:
     """Bases that lose a turn, and the memories or edges without a complete basis left."""
 
     bases: set[Basis]
     baseless: set[UUID]
 
 
-def _broken(rows: Iterable[Row], turns: set[TurnKey]) -> _Broken:
+def broken(rows: Iterable[Row], turns: set[TurnKey]) -> Broken:
+    """Return the bases that lose one of the turns; rows: as select_bases() reads them."""
     every = list(rows)
     bases = {(row[0], row[1]) for row in every if (row[2], row[3]) in turns}
     whole = {(row[0], row[1]) for row in every} - bases
-    return _Broken(bases, {owner for owner, _ in bases} - {owner for owner, _ in whole})
+    return Broken(bases, {owner for owner, _ in bases} - {owner for owner, _ in whole})
+
+
+def select_bases(what: str, said: tuple[Condition, ...]) -> Select:
+    """Return what reads the bases of the memories or edges that turns are sources of.
+
+    what: "memory" or "edge". Rows of its id, a basis, and a turn of that.
+    """
+    table, key = f"{what}_sources", f"{what}_id"
+    columns = (f"x.{key}", "x.basis", "x.thread_id", "x.event_id")
+    every = Join(table, "x", ((key, key),))
+    return Select(table, columns, said, (every,), is_distinct=True)
 
 
 def _of_turns(said: tuple[Condition, ...], threads: set[str]) -> list[Operation]:
     """Return what reads the bases that turns stand in, and what their threads hold."""
     of_threads = one_of("thread_id", sorted(threads))
 
-    def bases(what: str) -> Select:
-        table, key = f"{what}_sources", f"{what}_id"
-        columns = (f"x.{key}", "x.basis", "x.thread_id", "x.event_id")
-        every = Join(table, "x", ((key, key),))
-        return Select(table, columns, said, (every,), is_distinct=True)
-
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     replaced = (of_threads, equal("kind", "summary"), is_not_null("superseded_at"))
     return [
-        bases("memory"),
-        bases("edge"),
+        select_bases("memory", said),
+        select_bases("edge", said),
         Select("memory_sources", ("m.memory_id", "m.kind"), said, (memories,), is_distinct=True),
         Select("memories", ("memory_id",), replaced),
         Select("retractions", ("retraction_id", "thread_id", "event_ids"), (of_threads,)),
@@ -203,7 +225,7 @@ def _of_derived(gone: set[UUID], derived: set[UUID]) -> list[Operation]:
     ]
 
 
-def _made_by(retractions: Iterable[Row], turns: set[TurnKey]) -> set[UUID]:
+def made_by(retractions: Iterable[Row], turns: set[TurnKey]) -> set[UUID]:
     """Return the retractions that one of the turns made."""
     return {
         retraction_id
@@ -223,7 +245,7 @@ def _about(retractions: Iterable[Row], people: Sequence[Row]) -> set[UUID]:
     }
 
 
-def _dropped(what: str, bases: Iterable[Basis]) -> list[Operation]:
+def dropped(what: str, bases: Iterable[Basis]) -> list[Operation]:
     """Return what deletes bases of memories or edges; what: "memory" or "edge"."""
     rows = sorted(bases)
     where = one_of_rows((f"{what}_id", "basis"), rows)

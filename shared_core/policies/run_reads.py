@@ -80,12 +80,14 @@ def known_of(
         _select_times("edge", edges.keys()),
     ]
     said, edges_said = _times(times), _times(edge_times)
+    unsaid = _unsaid(times) | _unsaid(edge_times)
     return Known(
         number=last_number(last),
-        facts=[_fact(row, said[one]) for one, row in facts.items()],
+        facts=[_fact(row, said[one]) for one, row in facts.items() if one not in unsaid],
         retractions=[Retraction(**dict(zip(_RETRACTION, row, strict=True)))
                      for row in sorted(retractions)],
-        edges=[_edge(row, edges_said[one] | said[row[1]]) for one, row in edges.items()],
+        edges=[_edge(row, edges_said[one] | said[row[1]])
+               for one, row in edges.items() if unsaid.isdisjoint((one, row[8]))],
     )  # fmt: skip
 
 
@@ -154,17 +156,26 @@ def _by_id(*some: Sequence[Row]) -> dict[UUID, Row]:
 
 
 def _select_times(what: str, ids: Iterable[UUID]) -> Select:
-    """Return what reads the time of the last turn of each basis; what: "memory" or "edge"."""
+    """Return what reads the last turn of each basis: its time, and its number while remembered.
+
+    what: "memory" or "edge".
+    """
     key = f"{what}_id"
-    columns = (key, "basis", Aggregate("max", "e.occurred_at"))
+    columns = (key, "basis", Aggregate("max", "e.occurred_at"), Aggregate("max", "e.memory_seq"))
     return Select(f"{what}_sources", columns, (one_of(key, sorted(ids)),), (_EVENT,))
 
 
 def _times(rows: Iterable[Row]) -> defaultdict[UUID, set[datetime]]:
     times: defaultdict[UUID, set[datetime]] = defaultdict(set)
-    for one, _, at in rows:
+    for one, _, at, _ in rows:
         times[one].add(at)
     return times
+
+
+def _unsaid(rows: Iterable[Row]) -> set[UUID]:
+    """Return the facts or edges of which no turn is remembered: an edit replaced them all."""
+    every = list(rows)
+    return {row[0] for row in every} - {row[0] for row in every if row[3] is not None}
 
 
 def _fact(row: Row, times: Iterable[datetime]) -> KnownFact:

@@ -10,7 +10,7 @@ from shared_core.core.namespaces import memories_namespace, rest_of
 from shared_core.errors import Conflict
 from shared_core.policies.batches import Found, Reads
 from shared_core.policies.run_sources import StoredTurn, TurnKey
-from shared_core.policies.setting_aside import FORGET_REQUEST
+from shared_core.policies.setting_aside import EDIT, FORGET_REQUEST
 from shared_core.ports.operations import (
     Condition,
     Join,
@@ -67,12 +67,12 @@ def require_turns(plan: RunPlan, turns: Mapping[TurnKey, StoredTurn]) -> None:
 def select_changed(plan: RunPlan, later_runs: Sequence[UUID]) -> Reads:
     """Return what reads the facts, retractions and edges of a plan that later runs changed.
 
-    A request to forget a topic may have set aside any of the turns.
+    A request to forget a topic, or an edit, may have set aside any of the turns.
     """
     if not later_runs:
         return {}
     by_later = one_of("run_id", later_runs)
-    forgotten = (by_later, equal("kind", FORGET_REQUEST))
+    forgotten = (by_later, one_of("kind", [EDIT, FORGET_REQUEST]))
     reads: Reads = {"changed by request": Select("runs", ("run_id",), forgotten, limit=1)}
     if plan.slots:
         slots: list[str] = sorted({*plan.slots})

@@ -18,6 +18,7 @@ from shared_core.errors import Conflict, NotFound
 from shared_core.policies.batches import Found, Reads, read
 from shared_core.policies.doubting import marks_back, select_archived_values
 from shared_core.policies.run_records import RunChange, changes_of, noted, select_changes
+from shared_core.policies.setting_aside import EDIT
 from shared_core.policies.summaries import COPIED
 from shared_core.policies.timing import (
     RULES,
@@ -31,6 +32,7 @@ from shared_core.policies.timing import (
 from shared_core.ports.operations import (
     Aggregate,
     Delete,
+    Insert,
     Join,
     Last,
     Operation,
@@ -48,7 +50,7 @@ from shared_core.ports.operations import (
 
 _RUN = (
     "run_id", "thread_id", "from_seq", "to_seq", "summed_from_seq", "summed_to_seq", "number",
-    "undone_at",
+    "undone_at", "kind",
 )  # fmt: skip
 _EDGE = ("edge_id", "subject_key", "relation", "object_key", "functional", "memory_id", "run_id")
 _ENDS = ("valid_until", "superseded_at")
@@ -67,6 +69,7 @@ class _Run(NamedTuple):
     summed_to: int | None
     number: int
     undone_at: datetime | None
+    kind: str
 
 
 class _EdgePlace(NamedTuple):
@@ -201,6 +204,7 @@ def _select_state(written: _UndoneRun) -> Reads:
     rated = one_of("memory_id", [*(one.target for one in written.by("rated")), *doubted])
     reads = {
         **_select_thread(run),
+        **_select_versions(written),
         "held": Select("memories", ("memory_id",), (rated,), lock="update"),
         "counted": Select("memory_access", ("memory_id",), (revived,), lock="update"),
         "timed": select_timed(sorted(targets)),
@@ -246,6 +250,23 @@ def _select_thread(run: _Run) -> Reads:
         unread = (of_thread, compare("memory_seq", ">", run.from_seq))
         reads["unread"] = Select("events", (Aggregate("bytes", "text"),), unread)
     return reads
+
+
+def _select_versions(written: _UndoneRun) -> Reads:
+    """Return what reads the turns that an edit replaced, and those in their places."""
+    edited = written.by("edited")
+    if not edited:
+        return {}
+    of_thread = equal("thread_id", written.run.thread_id)
+    versions = one_of("event_id", [str(one.target) for one in edited])
+    now_there = one_of("event_id", [one.event_id for one in edited])
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    said = (of_thread, now_there, equal("m.kind", "episodic"))
+    return {
+        "versions": Select("events", ("event_id",), (of_thread, versions)),
+        "in place": Select("events", ("event_id",), (of_thread, now_there)),
+        "memories in place": Select("memory_sources", ("memory_id", "event_id"), said, (memories,)),
+    }
 
 
 def _require_last(written: _UndoneRun, later: Sequence[Row]) -> Policy[None]:
@@ -306,6 +327,7 @@ def _undone(written: _UndoneRun, state: Found, rule: RuleOf, now: datetime) -> l
         Delete("memories", of_run),
         *([Delete("memories", (one_of("memory_id", along),))] if along else []),
         *_unsourced(written),
+        *_unedited(written, state),
         *_ends_back(written),
         *_faded_again(written, memories),
         *_rated_back(written, memories),
@@ -365,6 +387,43 @@ def _unsourced(written: _UndoneRun) -> list[Operation]:
     return operations
 
 
+def _unedited(written: _UndoneRun, state: Found) -> list[Operation]:
+    """Return what puts turns back into their places, with the sources that they were.
+
+    A version that has expired is gone. A turn that left and came back stays as it is now.
+    """
+    versions = {row[0] for row in state["versions"]}
+    present = {row[0] for row in state["in place"]}
+    back = [
+        one for one in written.by("edited")
+        if str(one.target) in versions
+        and (one.before["is_replaced"] or one.event_id not in present)
+    ]  # fmt: skip
+    turns = {one.event_id for one in back}
+    newer = sorted(row[0] for row in state["memories in place"] if row[1] in turns)
+    of_thread = equal("thread_id", written.run.thread_id)
+    operations: list[Operation] = []
+    if newer:
+        operations.append(Delete("memories", (one_of("memory_id", newer),)))
+    for one in back:
+        version = (of_thread, equal("event_id", str(one.target)))
+        named = {"event_id": one.event_id}
+        place = {"seq": one.before["seq"], "memory_seq": one.before["memory_seq"],
+                 "expires_at": one.moment("expires_at")}  # fmt: skip
+        operations += [
+            Delete("events", (of_thread, equal("event_id", one.event_id))),
+            Update("events", {**named, **place}, version),
+            Update("memory_sources", named, version),
+            Update("edge_sources", named, version),
+            Delete("tombstones", version),
+        ]
+    for one in written.by("unsourced"):
+        what, rows = one.before["of"], [(one.target, *row) for row in one.before["bases"]]
+        columns = (f"{what}_id", "basis", "thread_id", "event_id")
+        operations.append(Insert(f"{what}_sources", columns, rows, "keep"))
+    return operations
+
+
 def _ends_back(written: _UndoneRun) -> list[Operation]:
     """Return what lets facts and edges hold again, or end when they did before."""
     of_run = (equal("run_id", written.run.run_id),)
@@ -374,9 +433,10 @@ def _ends_back(written: _UndoneRun) -> list[Operation]:
         ("facts", "memory_id", "closed", written.facts.keys()),
         ("edges", "edge_id", "edge", written.edges.keys()),
     ):
+        # Ends come back first: what a run let go on leaves the place of what it ended.
+        operations += _each(table, _ENDS, [row for row in ends if row[0] in places], column)
         if closed := [one.target for one in written.by(kind)]:
             operations.append(Update(table, dict.fromkeys(_ENDS), (one_of(column, closed),)))
-        operations += _each(table, _ENDS, [row for row in ends if row[0] in places], column)
     return operations
 
 
@@ -474,7 +534,7 @@ def _each(
 
 def _marks_back(run: _Run, state: Found) -> list[Operation]:
     """Return what moves the marks of a thread back; turns that are unread again count again."""
-    if not state["thread"]:
+    if not state["thread"] or run.kind == EDIT:
         return []
     [(read_to, summed_to, unread)] = state["thread"]
     if read_to == run.to_seq:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from shared_core.policies.forgetting import TurnKey
@@ -46,12 +46,18 @@ from shared_core.ports.operations import (
 
 FORGET_REQUEST = "forget"
 """The kind of a run that sets memories aside."""
+KEPT_FOR: Final = timedelta(days=30)
+"""Time for which undo_run() can bring back what was set aside."""
+EDIT = "edit"
+"""The kind of a run that replaces turns, or sets aside turns that left their thread."""
 PAGE = 1_000
 """Maximum number of memories that are read at a time."""
-_END = ("valid_from", "valid_until", "superseded_at")
+ENDS = ("valid_from", "valid_until", "superseded_at")
 
 
-class _Memory(NamedTuple):
+class HeldMemory(NamedTuple):
+    """What decides how a memory is set aside."""
+
     memory_id: UUID
     kind: str
     text: str
@@ -118,10 +124,10 @@ def set_aside(
         named_beside: turns and memories that go too.
         most: maximum number of memories; of more none is set aside.
     """
-    about: list[_Memory] = []
+    about: list[HeldMemory] = []
     chosen, repeated, stated = yield from _named_memories(named_beside, now)
 
-    def goes(one: _Memory) -> bool:
+    def goes(one: HeldMemory) -> bool:
         return one.memory_id in chosen or one.text in repeated or is_about(one.text)
 
     for path in paths:
@@ -138,41 +144,66 @@ def set_aside(
     is_open = open_after("valid_until", now)
     last, facts, *edges = yield [
         LAST_NUMBER,
-        Select("facts", ("memory_id", *_END), (one_of("memory_id", ids), is_open)),
-        *(Select("edges", ("edge_id", *_END), (*end, is_open)) for end in ends),
+        Select("facts", ("memory_id", *ENDS), (one_of("memory_id", ids), is_open)),
+        *(Select("edges", ("edge_id", *ENDS), (*end, is_open)) for end in ends),
     ]
     ending = {row[0]: row for rows in edges for row in rows}
+    # The end is when the user asked, so that a later turn may state it again.
+    going = put_aside(about, facts, ending.values(), min(asked_at, now), now, until)
+    if not going.memories and not ending:
+        return SetAside(run_id=None)
+    if most is not None and len(going.memories) > most:
+        return SetAside(run_id=None, is_too_much=True)
+    done = SetAside(
+        run_id=run_id, memories=len(going.memories), facts=len(facts), edges=len(ending),
+        until=until,
+    )  # fmt: skip
+    counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
+    run = caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last)
+    yield Last([run, *going.operations, *logged(run_id, going.log)])
+    return done
+
+
+class PutAside(NamedTuple):
+    """The memories that are set aside, what sets them aside, and what undo_run() needs for it."""
+
+    memories: Collection[UUID]
+    operations: Sequence[Operation]
+    log: Sequence[RunChange]
+
+
+def put_aside(
+    about: Sequence[HeldMemory],
+    facts: Sequence[Row],
+    edges: Collection[Row],
+    end: datetime,
+    now: datetime,
+    until: datetime,
+) -> PutAside:
+    """Return what sets memories aside.
+
+    facts, edges: rows of an id and ENDS that end; not before they began.
+    """
     summaries = [one for one in about if one.kind == "summary"]
     kept = [one for one in about if one.kind != "summary"]
     retired = [one for one in kept if one.superseded_at is None]
     expiring = [one for one in kept if one.expires_at is None or one.expires_at > until]
-    gone = {one.memory_id for one in (*summaries, *retired, *expiring)}
-    if not gone and not ending:
-        return SetAside(run_id=None)
-    if most is not None and len(gone) > most:
-        return SetAside(run_id=None, is_too_much=True)
-    done = SetAside(
-        run_id=run_id, memories=len(gone), facts=len(facts), edges=len(ending), until=until
-    )
-    counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
     log = [
         *(RunChange("retired", one.memory_id, "", {}) for one in retired),
-        # What an earlier request set aside is logged here too: to bring it back, both are undone.
+        # What an earlier run set aside is logged here too: to bring it back, both are undone.
         *(RunChange("renewed", one.memory_id, "", _before(one)) for one in kept),
         *(_ending(row, "closed") for row in facts),
-        *(_ending(row, "edge") for _, row in sorted(ending.items())),
+        *(_ending(row, "edge") for row in sorted(edges)),
     ]
-    operations: list[Operation] = [
-        caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last),
-        *_ended("facts", "memory_id", facts, min(asked_at, now), now),
-        *_ended("edges", "edge_id", ending.values(), min(asked_at, now), now),
+    operations = [
+        *_ended("facts", "memory_id", facts, end, now),
+        *_ended("edges", "edge_id", edges, end, now),
         *_forgotten_summaries(summaries),
         *_updated(retired, {"superseded_at": now}),
         *_updated([one for one in kept if one.demoted_at is None], {"demoted_at": now}),
         *_updated(expiring, {"expires_at": until}),
     ]
-    yield Last([*operations, *logged(run_id, log)])
-    return done
+    return PutAside({one.memory_id for one in (*summaries, *retired, *expiring)}, operations, log)
 
 
 def _ending(row: Row, change: str) -> RunChange:
@@ -183,12 +214,12 @@ def _ending(row: Row, change: str) -> RunChange:
     return RunChange("moved", row_id, "", ends_before(valid_until, superseded_at))
 
 
-def _before(one: _Memory) -> dict[str, Any]:
+def _before(one: HeldMemory) -> dict[str, Any]:
     """Return what undo_run() restores of a memory."""
     return {"expires_at": iso(one.expires_at), "demoted_at": iso(one.demoted_at)}
 
 
-def _updated(memories: Sequence[_Memory], values: dict[str, datetime]) -> list[Operation]:
+def _updated(memories: Sequence[HeldMemory], values: dict[str, datetime]) -> list[Operation]:
     these = (one_of("memory_id", [one.memory_id for one in memories]),)
     return [Update("memories", dict(values), these)] if memories else []
 
@@ -211,7 +242,7 @@ def turns_set_aside(
     return retired, frozenset(row[0] for row in rows) - retired
 
 
-def _is_before(one: _Memory, asked_at: datetime) -> bool:
+def _is_before(one: HeldMemory, asked_at: datetime) -> bool:
     """Tell whether a memory is not of a turn after a moment; summaries hold earlier turns, too."""
     return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
@@ -260,14 +291,14 @@ def _named_memories(
     return found, frozenset(repeated), stated
 
 
-def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:
-    found: list[_Memory] = []
+def _below(path: str, goes: Callable[[HeldMemory], bool]) -> Policy[list[HeldMemory]]:
+    found: list[HeldMemory] = []
     behind: tuple[Any, ...] = ()
     while True:
         where = (begins_with("namespace", path), *behind)
         order = ("memory_id",)
-        [page] = yield [Select("memories", _Memory._fields, where, order=order, limit=PAGE)]
-        found += [one for one in map(_Memory._make, page) if goes(one)]
+        [page] = yield [Select("memories", HeldMemory._fields, where, order=order, limit=PAGE)]
+        found += [one for one in map(HeldMemory._make, page) if goes(one)]
         if len(page) < PAGE:
             return found
         behind = (after(order, page[-1][:1]),)
@@ -276,12 +307,12 @@ def _below(path: str, goes: Callable[[_Memory], bool]) -> Policy[list[_Memory]]:
 def _ended(
     table: str, key: str, ending: Iterable[Row], end: datetime, now: datetime
 ) -> list[Operation]:
-    """Return what ends facts or edges when the user asked, so that a later turn may state them."""
+    """Return what ends facts or edges, none of them before it began."""
     rows = sorted((row[0], max(row[1], end), now) for row in ending)
     return [UpdateEach(table, (key,), ("valid_until", "superseded_at"), rows)] if rows else []
 
 
-def _forgotten_summaries(summaries: Sequence[_Memory]) -> list[Operation]:
+def _forgotten_summaries(summaries: Sequence[HeldMemory]) -> list[Operation]:
     """Return what deletes summaries and those before them in their threads."""
     threads = sorted({one.thread_id for one in summaries if one.thread_id})
     operations: list[Operation] = []

@@ -61,6 +61,17 @@ class MemoryQuery:
     contains: str = ""
 
 
+class KnownTurn(NamedTuple):
+    """A turn that is stored or was forgotten.
+
+    digest: SHA-256 of its text; None if it was forgotten. is_remembered: false if only a session
+    log holds it.
+    """
+
+    digest: bytes | None
+    is_remembered: bool
+
+
 class Holdings(NamedTuple):
     """The memories of a scope. newest_at: of all, also those that recall does not find."""
 
@@ -73,11 +84,8 @@ class EventStorage(Protocol):
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bytes | None]:
-        """Return the known ones of the ids, mapped to None if remembered or forgotten.
-
-        A turn that only the session log holds is mapped to the SHA-256 of its text.
-        """
+    ) -> Mapping[str, KnownTurn]:
+        """Return the known ones of some turns of a thread, by their ids."""
 
     async def append_events(
         self,

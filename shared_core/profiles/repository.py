@@ -320,8 +320,9 @@ class ConversationRecords(ProfileStore):
     async def _append(self, thread_id: ThreadId, events: Sequence[Event]) -> None:
         storage = await self._handle.storage()
         await append_events(
-            storage, self._embedding, self.scope, thread_id, events, intake=self._intake
-        )
+            storage, self._embedding, self.scope, thread_id, events,
+            clock=self._handle.clock, intake=self._intake,
+        )  # fmt: skip
 
 
 def _about(thread: ThreadOverview) -> ThreadOverview:

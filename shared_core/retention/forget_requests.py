@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -25,12 +25,16 @@ from shared_core.nlp.forget_requests import (
 )
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts
-from shared_core.policies.setting_aside import NOTHING_NAMED, NamedBeside, SetAside, set_aside
+from shared_core.policies.setting_aside import (
+    KEPT_FOR,
+    NOTHING_NAMED,
+    NamedBeside,
+    SetAside,
+    set_aside,
+)
 
 log = logging.getLogger("hippocampus")
 
-KEPT_FOR: Final = timedelta(days=30)
-"""Time for which undo_run() can bring back what was set aside."""
 MAX_BY_MODEL: Final = 200
 """Maximum number of memories that one request found by a model sets aside."""
 MAX_PEOPLE: Final = 500
@@ -74,11 +78,21 @@ class _Asked:
 
 
 class NewTurns(set[str]):
-    """The ids of turns that were new. set_aside: what went at the request of one of them."""
+    """The ids of turns that were new.
 
-    def __init__(self, event_ids: Iterable[str], set_aside: Sequence[CarriedOut] = ()) -> None:
+    set_aside: what went at the request of one of them. edited: the ids of turns that were known
+    with other words.
+    """
+
+    def __init__(
+        self,
+        event_ids: Iterable[str],
+        set_aside: Sequence[CarriedOut] = (),
+        edited: Iterable[str] = (),
+    ) -> None:
         super().__init__(event_ids)
         self.set_aside = tuple(set_aside)
+        self.edited = frozenset(edited)
 
 
 class ForgetRequests:

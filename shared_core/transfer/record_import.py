@@ -7,7 +7,7 @@ that was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -43,6 +43,7 @@ from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp
 from shared_core.ports.operations import Select, one_of
 from shared_core.transfer.sources.records import (
     FactRecord,
+    LeftTurn,
     Record,
     RecordSource,
     SkippedRecord,
@@ -71,6 +72,8 @@ PATTERN = "imported"
 """Pattern of an imported fact: no rule read it from a turn."""
 
 Memories: TypeAlias = TurnRecord | StatementRecord | FactRecord
+LeftTurns: TypeAlias = dict[tuple[str | None, str], list[str]]
+"""The ids of the turns on branches that a source does not show, by user and thread."""
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of a step, the number of records done, and of all; 0 if unknown."""
 Failed: TypeAlias = Callable[[str, str], None]
@@ -314,11 +317,14 @@ class _RecordRun:
         done, total = 0, self._report.read
         self._progress("Importing", 0, total)
         records = _masked(source.records(self._options.user), self._handle.sanitizer)
-        batches = _batches(records, self._options)
+        left: LeftTurns = defaultdict(list)
+        batches = _batches(records, self._options, left)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._write(batch)
             done += len(batch)
             self._progress("Importing", done, total)
+        for (user, thread), ids in left.items():  # an earlier import may have stored the branch
+            await self._turns.leave(Scope(self._options.app, str(user)), thread, ids)
         if self._options.later:
             return self._report
         threads = sorted(self._threads, key=lambda one: self._threads[one])
@@ -361,11 +367,12 @@ class _RecordRun:
         if self._options.restore:
             storage, ids = await self._handle.storage(), [one.event_id for one in turns]
             await storage.transact(scope_path(scope), partial(forget_tombstones, thread, ids))
-        new = await self._turns.append(
+        done = await self._turns.append(
             scope, thread, events, later=self._options.later, session_end=self._options.later
         )
-        self._report.turns.written += len(new)
-        self._report.turns.here += len(turns) - len(new)
+        written = len(done.new) + len(done.edited)
+        self._report.turns.written += written
+        self._report.turns.here += len(turns) - written
         begun = self._threads.get((scope, thread), turns[0].at)
         self._threads[scope, thread] = min(begun, turns[0].at)
 
@@ -489,11 +496,15 @@ def _without_value(record: FactRecord) -> Record:
     )  # fmt: skip
 
 
-def _batches(records: Iterator[Record], options: RecordOptions) -> Iterator[list[Memories]]:
-    """Yield the records to import in batches of one kind, user and thread."""
+def _batches(
+    records: Iterator[Record], options: RecordOptions, left: LeftTurns
+) -> Iterator[list[Memories]]:
+    """Yield the records to import in batches of one kind, user and thread; collect left turns."""
     waiting: list[Memories] = []
     size = 0
     for record in records:
+        if isinstance(record, LeftTurn) and _is_wanted(record, options):
+            left[options.user or record.user, record.thread].append(record.event_id)
         if isinstance(record, SkippedRecord) or not _is_wanted(record, options):
             continue
         full = len(waiting) >= BATCH or size + len(record.text) > BATCH_CHARACTERS
@@ -515,7 +526,7 @@ def _answers(record: Memories, after: Memories) -> bool:
     return (record.role, after.role) == ("agent", "user")
 
 
-def _is_wanted(record: Memories, options: RecordOptions) -> bool:
+def _is_wanted(record: Memories | LeftTurn, options: RecordOptions) -> bool:
     if options.source_user is not None:
         return record.user == options.source_user
     return options.user is not None or record.user is not None

@@ -37,12 +37,14 @@ class SetAsideTopic(BaseModel):
 class NewEvents(BaseModel):
     """The ids of the turns that were not stored before.
 
-    set_aside: what went because a turn of the user asked to forget a topic; `run_id` undoes it.
+    edited: the ids of turns that were stored with other words, which these replace. set_aside: what
+    went because a turn of the user asked to forget a topic; `run_id` undoes it.
     """
 
-    model_config = with_example(new=["1"], set_aside=[])
+    model_config = with_example(new=["1"], edited=[], set_aside=[])
 
     new: list[str]
+    edited: list[str] = []
     set_aside: list[SetAsideTopic] = []
 
 

@@ -91,11 +91,20 @@ def test_the_methods_have_the_signatures_of_the_base_class():
         assert inspect.signature(mine) == inspect.signature(base)
 
 
-async def test_of_two_events_with_one_id_the_first_counts(ours):
+async def test_of_two_events_with_one_id_the_first_counts_until_its_words_change(ours):
     said = event("e1", "tea is what I drink")
-    for events in ([said, event("e1", "tea again")], [event("e1", "tea once more")]):
+    for events in ([said, event("e1", "tea again")], [said]):
         await ours.add_events_to_memory(events=events, **WHO)
-    assert await turns(ours, "tea") == ["tea is what I drink"]
+        assert await turns(ours, "tea") == ["tea is what I drink"]
+    await ours.add_events_to_memory(events=[event("e1", "tea once more")], **WHO)
+    assert await turns(ours, "tea") == ["tea once more"]
+
+
+async def test_a_deleted_event_leaves_the_memory(ours):
+    events = [event(f"e{number}", f"tea {number}") for number in range(4)]
+    for kept in ([0, 1, 2, 3], [2, 3], [0, 2, 3]):
+        await ours.add_session_to_memory(session(*(events[number] for number in kept)))
+    assert {*await turns(ours, "tea")} == {"tea 0", "tea 2", "tea 3"}
 
 
 async def test_a_search_returns_ten_memories_at_most(ours):

@@ -20,7 +20,7 @@ from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.core.domain import USER, AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path, to_path
 from shared_core.ports.conversations import SessionRules, SessionStatus
-from shared_core.ports.events import EventRow, MemoryQuery
+from shared_core.ports.events import EventRow, KnownTurn, MemoryQuery
 from shared_core.ports.jobs import Job, JobPriority, JobType, NewJob
 from shared_core.ports.session_logs import NO_CHANGE, Seen, StateChange
 from tests import forgetting_calls as calls
@@ -112,7 +112,8 @@ async def test_what_was_forgotten_does_not_come_back(both):
     assert await append(both, [turn(1, "tea"), turn(9, "new"), turn(3, "milk")]) == {"e3"}
     asked = ["e1", "e2", "e9", "e0"]
     known = await both.same(lambda s: s.events.known_turns(both.scope, THREAD, asked))
-    assert known == {"e1": None, "e2": None, "e9": None}
+    coffee = KnownTurn(hashlib.sha256(b"coffee").digest(), is_remembered=True)
+    assert known == {"e1": KnownTurn(None, False), "e2": coffee, "e9": KnownTurn(None, False)}
     await both.left(HELD)
 
 
@@ -128,7 +129,7 @@ async def test_memory_takes_in_what_a_log_holds(both):
         assert done.version is not None
     await append(both, [turn(9, "not logged")])
     known = await both.same(lambda s: s.events.known_turns(scope, THREAD, ["e1", "e9"]))
-    assert known["e1"] == hashlib.sha256("said 1 茶".encode()).digest()
+    assert known["e1"] == KnownTurn(hashlib.sha256("said 1 茶".encode()).digest(), False)
     third = replace(turn(3, "", logged=True), memory_id=memory_id(3))
     both.now += timedelta(minutes=1)
     rows = [third, turn(1, "redacted"), turn(7, "", logged=True)]

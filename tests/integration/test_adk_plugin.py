@@ -536,7 +536,7 @@ def test_a_budget_of_nothing_and_another_place_are_refused():
 # --- runs that did not end in an answer
 
 
-async def test_a_run_whose_model_fails_is_not_remembered(service, turns, plugin):
+async def test_a_run_whose_model_fails_is_remembered_with_the_next_one(service, turns, plugin):
     def fail(request: LlmRequest) -> Part:
         raise RuntimeError("no quota")
 
@@ -547,7 +547,7 @@ async def test_a_run_whose_model_fails_is_not_remembered(service, turns, plugin)
     assert [] == await turns()
     model.answer = noted
     await ask(runner, "s1", WHICH)
-    assert [WHICH, "Noted."] == await turns()
+    assert [PARROT, WHICH, "Noted."] == await turns()
 
 
 async def test_an_error_for_an_answer_is_not_remembered(service, turns):

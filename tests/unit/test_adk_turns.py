@@ -73,14 +73,27 @@ def test_an_answer_to_another_agent_is_none_to_the_user():
     assert not is_answered([ASKED, WAITING, response()])
 
 
-def test_a_run_gives_its_own_events():
+def test_a_run_gives_its_own_events_and_those_that_may_be_missing():
     from adk_events import ANSWERED, ASKED, event
 
     from adk_memory.events import events_to_remember
 
-    before = event("user", "before", invocation_id="h")
+    old, settled = ([event(who, "said", invocation_id=run) for who in ("user", "bot")]
+                    for run in ("f", "g"))  # fmt: skip
+    failed = event("user", "before", invocation_id="h")
     inner = event("user", "for a helper", invocation_id="")
-    assert [ASKED, ANSWERED] == events_to_remember([before, ASKED, inner, ANSWERED], "i")
+    session = [*old, *settled, failed, ASKED, inner, ANSWERED]
+    assert [*settled, failed, ASKED, ANSWERED] == events_to_remember(session, "i")
+
+
+@every_case(
+    ("abcd", "acd", "b"), ("abcd", "abd", "c"), ("abcd", "ab", ""), ("abcd", "abe", "cd"),
+    ("abcd", "cd", ""), ("abcd", "ef", ""), ("abcd", "cdef", ""), ("", "ab", ""),
+)  # fmt: skip
+def test_what_a_session_lost_before_an_event_was_deleted(last, now, deleted):
+    from adk_memory.events import deleted_ids
+
+    assert deleted_ids([*last], [*now]) == [*deleted]
 
 
 def test_after_a_rewind_it_gives_the_session():

@@ -59,7 +59,7 @@ class MemoriesOperations(OperationsBase):
         app: str | None = None,
         later: bool = True,
     ) -> wire.NewEvents:
-        """Append turns to a conversation. A turn sent again is stored once.
+        """Append turns to a conversation. A turn sent again with other words replaces the first.
 
         Args:
             user_id: The user of the application.

@@ -16,7 +16,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path
 from shared_core.core.retention_policy import Strength
 from shared_core.core.time_zones import zone_name
-from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
+from shared_core.ports.events import EventRow, Holdings, KnownTurn, MemoryQuery, SliceOrder
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import event_from_row, initial_of
@@ -64,17 +64,16 @@ class OceanBaseEvents(OceanBasePart):
     @reading
     def known_turns(
         self, tx: Transaction, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bytes | None]:
+    ) -> Mapping[str, KnownTurn]:
         tenant = scope_path(scope)
         buried = forgotten(tx, tenant, thread_id, event_ids)
-        known: dict[str, bytes | None] = dict.fromkeys(buried)
-        for event_id, digest in tx.rows_in(
-            "SELECT event_id, CASE WHEN memory_seq IS NULL AND payload IS NOT NULL"
-            " THEN SHA2(text, 256) END FROM events"
+        known = dict.fromkeys(buried, KnownTurn(None, is_remembered=False))
+        for event_id, digest, is_remembered in tx.rows_in(
+            "SELECT event_id, SHA2(text, 256), memory_seq IS NOT NULL FROM events"
             " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
             [tenant, thread_id, event_ids],
         ):
-            known.setdefault(event_id, bytes.fromhex(digest) if digest else None)
+            known.setdefault(event_id, KnownTurn(bytes.fromhex(digest), bool(is_remembered)))
         return known
 
     @writing

@@ -20,7 +20,7 @@ from shared_core.core.namespaces import (
 from shared_core.core.time_zones import zone_name
 from shared_core.policies.erasing import receipt_of
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
+from shared_core.ports.events import EventRow, Holdings, KnownTurn, MemoryQuery, SliceOrder
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import Select, equal, one_of
@@ -58,11 +58,11 @@ class PostgresEvents:
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bytes | None]:
+    ) -> Mapping[str, KnownTurn]:
         rows = await self._database.rows(
             scope_path(scope), "known_turns", thread_id=thread_id, event_ids=list(event_ids)
         )
-        return dict(rows)
+        return {event_id: KnownTurn(*known) for event_id, *known in rows}
 
     async def append_events(
         self,

@@ -16,11 +16,11 @@ from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    OTHER_BRANCHES,
     UNREADABLE,
     Record,
     SkippedRecord,
     by_time,
+    left_turn,
     moment,
     name_of,
     readable,
@@ -71,8 +71,10 @@ def _turns(conversation: Mapping[str, Any], thread: str) -> Iterator[Record]:
     for message in branch:
         last = moment(message.get("create_time")) or last
         yield readable(_turn, message, thread, about, last)
-    for _ in range(len(_messages(nodes.values())) - len(branch)):
-        yield SkippedRecord(OTHER_BRANCHES)
+    shown = {id(message) for message in branch}
+    for message in _messages(nodes.values()):
+        if id(message) not in shown:
+            yield left_turn(None, thread, name_of(message.get("id")))
 
 
 def _turn(

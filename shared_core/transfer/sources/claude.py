@@ -11,12 +11,12 @@ from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    OTHER_BRANCHES,
     UNREADABLE,
     Record,
     SkippedRecord,
     by_time,
     entries,
+    left_turn,
     moment,
     name_of,
     readable,
@@ -71,8 +71,10 @@ def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
             yield readable(_turn, message, user or None, f"claude/{name}", about, last)
             for _ in _files(message):
                 yield SkippedRecord(FILES)
-        for _ in range(len(entries(messages)) - len(branch)):
-            yield SkippedRecord(OTHER_BRANCHES)
+        shown = {id(message) for message in branch}
+        for message in entries(messages):
+            if id(message) not in shown:
+                yield left_turn(user or None, f"claude/{name}", name_of(message.get("uuid")))
 
 
 def _turn(

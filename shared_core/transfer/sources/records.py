@@ -85,6 +85,15 @@ class SkippedRecord:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftTurn(SkippedRecord):
+    """A message on a branch that the source does not show; an earlier import may have stored it."""
+
+    user: str | None
+    thread: str
+    event_id: str
+
+
 Record: TypeAlias = TurnRecord | StatementRecord | FactRecord | SkippedRecord
 P = ParamSpec("P")
 
@@ -136,6 +145,13 @@ def turn_record(
         user=user, thread=thread, event_id=event_id, role=role, author=author, text=text, at=at,
         metadata=metadata,
     )  # fmt: skip
+
+
+def left_turn(user: str | None, thread: str, event_id: str) -> SkippedRecord:
+    """Return a message on another branch, or a skipped one without an id."""
+    if not event_id:
+        return SkippedRecord(OTHER_BRANCHES)
+    return LeftTurn(reason=OTHER_BRANCHES, user=user, thread=thread, event_id=event_id)
 
 
 def moment(value: object) -> datetime | None:

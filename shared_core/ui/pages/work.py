@@ -33,6 +33,7 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "restoration": ("restored fact", "恢复事实"),
     "statement": ("stated fact", "录入事实"),
     "forget": ("request to forget", "遗忘请求"),
+    "edit": ("edited turns", "修改对话"),
     "profile": ("profile update", "更新画像"),
 }
 """English and Chinese word for each kind of run."""
@@ -52,6 +53,8 @@ CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
     "summaries": ("summary", "summaries", "份摘要"),
     "doubted": ("made doubtful", "made doubtful", "条存疑"),
     "confirmed": ("certain again", "certain again", "条重新确认"),
+    "edited": ("turn edited", "turns edited", "轮对话已修改"),
+    "left": ("turn left", "turns left", "轮对话已移除"),
     "restored": ("restored", "restored", "条已恢复"),
     "merged": ("name merged", "names merged", "个名称已合并"),
     "parted": ("name parted", "names parted", "个名称已拆分"),
@@ -254,6 +257,10 @@ def _what_undo_does(view: PageView, run: RunRecord) -> str:
         "forget": view.t(
             "All memories that this request set aside come back.",
             "这次遗忘请求搁置的所有记忆都会恢复。",
+        ),
+        "edit": view.t(
+            "The turns have their old words again, and what rested on them comes back.",
+            "对话恢复为原来的内容，由它得出的记忆也会恢复。",
         ),
         "retraction": view.t("The fact that was ended holds again.", "被撤回的事实将重新生效。"),
         "restoration": view.t("What was restored ends again.", "恢复的内容会再次失效。"),

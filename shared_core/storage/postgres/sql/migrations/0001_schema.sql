@@ -499,13 +499,15 @@ CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 -- of a user. target: a memory, an edge or a retraction. bounded: the target ended what the run
 -- wrote; undoing the run that wrote the target undoes this run first. moved: the end of an edge or
 -- a fact was moved or removed, or a memory was retired or restored. doubted: a fact became
--- doubtful, or certain again.
+-- doubtful, or certain again. edited: the turn event_id became a version, a turn whose id is the
+-- target. unsourced: a memory or an edge lost bases.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
     change     text COLLATE "C" NOT NULL
                CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
-                                 'edge', 'bounded', 'moved', 'revived', 'doubted')),
+                                 'edge', 'bounded', 'moved', 'revived', 'doubted',
+                                 'edited', 'unsourced')),
     target     uuid NOT NULL,
     event_id   text COLLATE "C" NOT NULL DEFAULT '',
     before     jsonb NOT NULL DEFAULT '{}',

@@ -1,8 +1,9 @@
 -- name: known_turns
--- Which of the given turns exist. Null for remembered and forgotten turns; the digest of the text for
--- turns that only a session log holds.
-SELECT g.event_id, CASE WHEN t.event_id IS NULL AND e.memory_seq IS NULL AND e.payload IS NOT NULL
-                   THEN sha256(convert_to(e.text, 'UTF8')) END
+-- Which of the given turns exist: the digest of the text, null for forgotten turns, and whether the
+-- turn is remembered, or a session log alone holds it.
+SELECT g.event_id,
+       CASE WHEN t.event_id IS NULL THEN sha256(convert_to(e.text, 'UTF8')) END,
+       e.memory_seq IS NOT NULL AND t.event_id IS NULL
 FROM unnest(%(event_ids)b::text[]) AS g(event_id)
 LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
                   AND e.event_id = g.event_id
