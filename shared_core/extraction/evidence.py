@@ -11,15 +11,12 @@ from typing import Final
 from shared_core.core.domain import Event
 from shared_core.extraction.transcript import Transcript
 from shared_core.nlp.clauses import QUOTATION, own_words
-from shared_core.nlp.dates_en import NUMBERS
-from shared_core.nlp.dates_zh import number
-from shared_core.nlp.text import normalised, search_terms
+from shared_core.nlp.numerals import amount
+from shared_core.nlp.rules import load_fragment
+from shared_core.nlp.text import Language, normalised, search_terms
 
 USER_WORDS: Final = frozenset(("", "user", "the user", "i", "me", "myself", "用户", "我", "本人"))
-NUMERAL: Final = re.compile(
-    r"\d{1,9}|[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九]|[a-z]{3,9}"
-)
-SPELLED: Final = {word: value for value, word in enumerate(NUMBERS, 1)}
+LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
 OLDEST_YEAR: Final = 1900
 DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ].*)?")
 SECRET: Final = re.compile(
@@ -73,14 +70,14 @@ class Evidence:
 
 
 def numbers_in(text: str) -> frozenset[int]:
-    """Return the numbers in a text, in digits, or spelled out up to twenty."""
-    found: set[int] = set()
-    for word in NUMERAL.findall(normalised(text)):
-        if not word.isascii() or word.isdigit():
-            found.add(int(word) if word.isascii() else number(word))
-        elif word in SPELLED:
-            found.add(SPELLED[word])
-    return frozenset(found)
+    """Return the whole numbers in a text, in digits or spelled out."""
+    said = normalised(text)
+    found = [
+        amount(one[0], lang)
+        for lang in LANGUAGES
+        for one in load_fragment("number", lang).finditer(said)
+    ]
+    return frozenset(int(one) for one in found if one is not None and one.denominator == 1)
 
 
 def said_by_user(text: str) -> str:

@@ -10,6 +10,7 @@ from shared_core.core.domain import FactDraft
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language
+from shared_core.nlp.whole_values import is_whole
 
 MAX_VALUE_CHARACTERS: Final = 160
 TRAILING: Final = " \t.,;:!。，；：！～~\"'”’」"
@@ -41,6 +42,10 @@ def clause_facts(
             continue
         if (pattern.needs and not pattern.needs.search(clause)) or (
             pattern.unless and pattern.unless.search(clause)
+        ):
+            continue
+        if "value" in match.groupdict() and not is_whole(
+            pattern.slot, clause, *match.span("value"), lang
         ):
             continue
         if pattern.done and rules.undone.search(clause[: match.start("value")]):

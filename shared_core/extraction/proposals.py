@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from shared_core.extraction.reader_rules import Tag, load_reader_rules
-from shared_core.nlp.rules import RuleSet, load_rules
+from shared_core.nlp.rules import RuleSet, load_fragment, load_rules
 from shared_core.nlp.text import HAN_CHARACTER, Language, is_question
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 RULE: Final = "rule"
 MAX_VALUE_CHARACTERS: Final = 120
 MAX_NAME_WORDS: Final = 3
-AGES: Final = range(1, 111)
 LEAST_OVER: Final = 2
 """Minimum characters of words that are over."""
 SINGLE_CHARACTER: Final = frozenset(
@@ -146,7 +145,6 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         slot not in PAST_TOO and found["past"].search(clause),
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
         tag.slot in LEFT and found["left"].search(proposal.before),
-        slot == "age" and found["soon"].search(clause),
         slot == "allergy" and found["unlike"].search(proposal.after),
         slot in PLANS and found["over"].search(clause),
         slot == "birthday" and not found["born"].search(proposal.sentence),
@@ -258,18 +256,16 @@ def is_quantity(value: str, after: str) -> bool:
 
 def is_name(value: str, rules: RuleSet) -> bool:
     """Tell whether a value may be a name."""
-    if rules.no_person.fullmatch(value) or len(value.split()) > MAX_NAME_WORDS:
+    if rules.no_person.fullmatch(value) or re.search(r"\d", value):
         return False
-    if re.search(r"\d", value):
-        return False
-    return not HAN_CHARACTER.search(value) or len(value) <= MAX_NAME_WORDS + 2
+    if load_fragment("whole_name", "zh" if HAN_CHARACTER.search(value) else "en").fullmatch(value):
+        return True
+    is_short = len(value.split()) <= MAX_NAME_WORDS
+    return is_short and (not HAN_CHARACTER.search(value) or len(value) <= MAX_NAME_WORDS + 2)
 
 
 def is_age(value: str, after: str) -> bool:
     """Tell whether a value is an age: a number of years, without another unit after it."""
-    digits = re.search(r"\d+", value)
-    if digits and int(digits[0]) not in AGES:
-        return False
     if OTHER_UNIT.match(after):
         return False
     return bool(NUMBER.search(value) or re.search(r"[a-z]", value))

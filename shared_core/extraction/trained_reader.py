@@ -26,6 +26,7 @@ from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
+from shared_core.nlp.whole_values import is_whole, whole_span
 
 if TYPE_CHECKING:
     from shared_core.extraction.span_tagger import TaggedSpan
@@ -49,6 +50,8 @@ INSIDE: Final = re.compile(
 """Characters before a place and the one after it, if the place is inside of a word or number."""
 SHORTEST_NAME: Final = 2
 """Minimum characters of a name before a time."""
+WHOLES: Final = {"name": "whole_name", "age": "whole_age"}
+"""What the words of a shape must not be a part of; those of any other, a number."""
 LONGEST_TIME: Final = 4
 """Maximum characters of a time that are read after the words."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
@@ -57,9 +60,6 @@ POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$|[他她它�
 """What stands before the relative of somebody else: "my sister's husband", 她老公."""
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
 CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]|(?<![.!?])[.!?]{1,8}(?=\s)|(?<=\s)[-–—](?=\s)")
-NUMERAL: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万半]")
-COUNTED: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万米斤块]")
-"""What stands before a number that goes on: 一米七五."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
 
 
 def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
-    """Return the words of a span, with no word cut."""
+    """Return the words of a span, with no word, name or number cut; "" if it cannot be bounded."""
     start, end = span.start, span.end
     if lang == "zh":
         # Deferred: numpy takes a moment to load.
@@ -239,14 +239,16 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
                 start = begin
             if begin < end < stop:
                 end = stop
-    while end < len(text) and NUMERAL.match(text[end]) and COUNTED.match(text[end - 1]):
-        end += 1
     while start and INSIDE.match(text[max(start - 2, 0) : start + 1]):
         start -= 1
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
         end += 1
-    if load_tags()[span.slot].shape == "name":
+    tag = load_tags()[span.slot]
+    if tag.shape == "name":
         end = name_end(text, start, end, load_rules(lang))
+    start, end = whole_span(WHOLES.get(tag.shape, "number"), text, start, end, lang)
+    if not is_whole(tag.slot, text, start, end, lang):
+        return ""
     return PARTICLE.sub("", text[start:end].strip(TRAILING))
 
 

@@ -9,14 +9,13 @@ from typing import Final, cast
 
 from shared_core.nlp import calendar
 from shared_core.nlp.calendar import Edge, Span, Unit
+from shared_core.nlp.numerals import SMALL, TENS
+from shared_core.nlp.whole_values import whole_count
 
 # fmt: off
 WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 MONTHS: Final = ["january", "february", "march", "april", "may", "june", "july", "august",
                  "september", "october", "november", "december"]
-NUMBERS: Final = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-                  "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
-                  "eighteen", "nineteen", "twenty"]
 # fmt: on
 SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 DAYS: Final = {
@@ -30,7 +29,7 @@ PARTS: Final = {"morning": (6, 6), "afternoon": (12, 6), "evening": (18, 6), "ni
 
 _WEEKDAY = f"(?:{'|'.join(WEEKDAYS)})"
 _MONTH = f"(?:{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)"
-_NUMBER = rf"(?:\d{{1,3}}|an?|{'|'.join(NUMBERS)})"
+_NUMBER = rf"(?:\d{{1,3}}|an?|{'|'.join([*TENS, *SMALL])})"
 _YEAR = r"(?:19|20)\d\d"
 _IN = r"(?:(?:in|since)\ |(?<=from\ )|(?<=until\ )|(?<=till\ )|(?<=\bto\ ))"
 _CLOCK = (
@@ -43,8 +42,8 @@ EXPRESSION: Final = re.compile(
     | (?P<day>the\ day\ before\ yesterday|the\ day\ after\ tomorrow|yesterday|today|tomorrow)
       (?:\ (?P<day_part>morning|afternoon|evening|night))?
     | (?P<tonight>tonight|last\ night|this\ morning|this\ afternoon|this\ evening)
-    | (?P<count>{_NUMBER})\ (?P<unit>hour|day|week|month|year)s?\ (?P<sign>ago|from\ now)
-      (?P<to_day>\ today)?
+    | (?<!half\ )(?P<count>{_NUMBER})\ (?P<unit>hour|day|week|month|year)s?
+      \ (?P<sign>ago|from\ now)(?P<to_day>\ today)?
     | in\ (?P<ahead>{_NUMBER})\ (?P<ahead_unit>hour|day|week|month|year)s?(?!['’]|\ of\b)
     | (?<=for\ )(?:(?:about|over|almost)\ )?
       (?P<lasted>{_NUMBER})\ (?P<lasted_unit>day|week|month|year)s?(?:\ now)?
@@ -104,13 +103,13 @@ def _period(match: re.Match[str], now: datetime, future: bool) -> Span | None:
         return _part(calendar.day(now, -1 if which == "last" else 0), part.replace("ton", "n"))
     if match["unit"]:
         sign = 1 if match["sign"].lower() == "ago" else -1
-        return calendar.ago(now, sign * _count(match["count"]), _unit(match["unit"]))
+        return _ago(match, "count", sign, match["unit"], now)
     if match["ahead_unit"]:
-        return calendar.ago(now, -_count(match["ahead"]), _unit(match["ahead_unit"]))
+        return _ago(match, "ahead", -1, match["ahead_unit"], now)
     if match["lasted_unit"]:
-        since = calendar.ago(now, _count(match["lasted"]), _unit(match["lasted_unit"]))
+        since = _ago(match, "lasted", 1, match["lasted_unit"], now)
         goes_on = LASTING.search(match.string[: match.start()])
-        return replace(since, lasting=True) if goes_on else None
+        return replace(since, lasting=True) if since and goes_on else None
     if match["every"]:
         return _repeated(match["every_day"].lower(), now)
     if match["which"]:
@@ -199,11 +198,13 @@ def _part(span: Span, part: str | None) -> Span:
     return span.part(*PARTS[part.lower()]) if part else span
 
 
-def _count(word: str) -> int:
-    word = word.lower()
-    if word in ("a", "an"):
-        return 1
-    return NUMBERS.index(word) + 1 if word in NUMBERS else int(word)
+def _ago(match: re.Match[str], group: str, sign: int, unit: str, now: datetime) -> Span | None:
+    """Return the time so many units ago; None if the number is not whole."""
+    is_one = match[group].lower() in ("a", "an")
+    count = whole_count(match.string, *match.span(group), "en")
+    if count is None and not is_one:
+        return None
+    return calendar.ago(now, sign * (count or 1), _unit(unit))
 
 
 def _unit(word: str) -> Unit:

@@ -9,6 +9,7 @@ from typing import Final
 
 from shared_core.nlp import calendar
 from shared_core.nlp.calendar import Edge, Span, Unit
+from shared_core.nlp.whole_values import whole_count
 
 DAYS: Final = {
     "大前天": -3, "前天": -2, "昨天": -1, "昨日": -1, "昨": -1, "今天": 0, "今日": 0, "今": 0,
@@ -50,7 +51,7 @@ EXPRESSION: Final = re.compile(
     | (?P<year>前年|去年|今年|本年|明年|后年)
       (?:(?P<year_month>{_NUMBER})月(?:份|(?P<year_day>{_NUMBER})[日号])?
         |(?P<year_season>[春夏秋冬])(?:天|季))?
-    | (?P<count>{_NUMBER}|半)个?
+    | (?P<count>{_NUMBER}|(?<!个)半)个?
       (?P<unit>小时|钟头|天|周|星期|礼拜|月|年)(?P<sign>[之以]?前|[之以]?后)
     | (?P<which>上上|下下|上|下|这|本)个?
       (?:(?P<week>{_WEEK})(?P<weekday>[一二三四五六日天末])?|(?P<which_month>月))
@@ -147,7 +148,8 @@ def _counted(match: re.Match[str], now: datetime) -> Span | None:
         return calendar.ago(now, sign * count, unit)
     if unit == "month" and "个" not in match[0]:
         return None  # 三月前 means before March
-    return calendar.ago(now, sign * number(match["count"]), unit)
+    found = whole_count(match.string, *match.span("count"), "zh")
+    return None if found is None else calendar.ago(now, sign * found, unit)
 
 
 def _which(match: re.Match[str], now: datetime) -> Span:

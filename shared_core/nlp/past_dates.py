@@ -12,6 +12,7 @@ from typing import Final
 
 from shared_core.nlp import calendar, dates_en, dates_zh
 from shared_core.nlp.calendar import Span
+from shared_core.nlp.numerals import SMALL, TENS, amount
 
 _DAY_EN: Final = "|".join(f"{name}|{name[:3]}" for name in dates_en.WEEKDAYS) + "|tues|thurs"
 _IN: Final = r"(?:(?:in|over|during|within|for|at|on|of) )?"
@@ -97,7 +98,7 @@ def _number(word: str) -> int:
     known = {"a": 1, "an": 1, "couple": 2}
     if word in known or word.isdecimal():
         return known.get(word) or int(word)
-    return dates_en.NUMBERS.index(word) + 1 if word in dates_en.NUMBERS else 0
+    return int(amount(word, "en") or 0) if word in (*SMALL, *TENS) else 0
 
 
 def _back(number: int, unit: str, now: datetime) -> Span | None:

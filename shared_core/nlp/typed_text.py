@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from shared_core.nlp.rules import compiler, load_kin_words, longest_first, read_rule_file
+from shared_core.nlp.rules import (
+    compiler,
+    load_fragment,
+    load_kin_words,
+    longest_first,
+    read_language,
+    read_rule_file,
+)
 from shared_core.nlp.text import Language
 
 AS_IT_IS: Final = re.compile(r"https?://|\b(?:def|const|import|return|class) \w|[{}=]|;\s*$|\w\(\)")
@@ -125,6 +132,14 @@ class EnglishTyping:
     now_in: re.Pattern[str]
     firms: re.Pattern[str]
 
+    def is_name(self, words: str) -> bool:
+        """Tell whether words where a name is expected may be one."""
+        return self.no_name.isdisjoint(words.split(" "))
+
+    def is_first_name(self, words: str) -> bool:
+        """Tell whether words begin with a common first name."""
+        return not self.first_names.isdisjoint([words, *words.replace("-", " ").split(" ")[:1]])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChineseTyping:
@@ -141,7 +156,7 @@ class ChineseTyping:
 @lru_cache
 def load_english_typing() -> EnglishTyping:
     """Return how people type English, read and compiled on the first call."""
-    rules = read_rule_file("en.toml")
+    rules = read_language("en")
     compiled = compiler(rules)
     table = read_rule_file("typed.toml")["en"]
     words = frozenset(table["words_too"].split())
@@ -179,7 +194,7 @@ def load_english_typing() -> EnglishTyping:
 @lru_cache
 def load_chinese_typing() -> ChineseTyping:
     """Return how people type Chinese, read and compiled on the first call."""
-    compiled = compiler(read_rule_file("zh.toml"))
+    compiled = compiler(read_language("zh"))
     table = read_rule_file("typed.toml")["zh"]
     pairs = read_rule_file("traditional.toml")["pairs"].strip()
     return ChineseTyping(
@@ -255,8 +270,8 @@ def _read_english(text: Rewriting, names: Mapping[str, str], *, alone: bool) -> 
     text.sub(WORD, lambda match: _word(match[0], rules.words))
     for pattern, new in rules.rewrites:
         text.sub(pattern, new)
-    text.sub(rules.named, lambda match: _capitals(match, lambda name: name not in rules.no_name))
-    text.sub(rules.first_name, lambda match: _capitals(match, rules.first_names.__contains__))
+    text.sub(rules.named, lambda match: _capitals(match, rules.is_name))
+    text.sub(rules.first_name, lambda match: _capitals(match, rules.is_first_name))
     text.sub(rules.places, lambda match: _capitals(match, lambda _: True))
     text.sub(rules.homes, lambda match: _capitals(match, lambda _: True))
     text.sub(rules.now_in, r"\g<lead>I live in")
@@ -287,10 +302,16 @@ def _capitals(match: re.Match[str], is_name: Callable[[str], bool]) -> str:
             at = whole.rfind(name)
             whole = (
                 whole[:at]
-                + " ".join(part[:1].upper() + part[1:] for part in name.split(" "))
+                + " ".join(_capital(part) for part in name.split(" "))
                 + whole[at + len(name) :]
             )
     return whole
+
+
+def _capital(part: str) -> str:
+    """Return a part of a name with a capital, but a particle such as "da" as it is."""
+    is_particle = load_fragment("particle", "en").fullmatch(part)
+    return part if is_particle else part[:1].upper() + part[1:]
 
 
 def _complete_english(text: Rewriting, rules: EnglishTyping) -> None:

@@ -149,6 +149,8 @@ class Kinship:
 
 
 EXPRESSIONS: Final = [one.name for one in fields(RuleSet) if one.type == "re.Pattern[str]"]
+GRAMMARS: Final = ("names.toml", "numbers.toml")
+"""Files whose fragments every rule of a language may name."""
 OPTIONAL: Final = ("reject", "needs", "unless", "strip")
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 REPEATED: Final = re.compile(r"((?<!\\)\)|(?<!\\)\\s)([*+])")
@@ -164,7 +166,22 @@ def read_rule_file(name: str) -> dict[str, Any]:
 @lru_cache
 def load_rules(language: Language) -> RuleSet:
     """Return the compiled rules of a language, read and compiled on the first call."""
-    return build_rules(read_rule_file(f"{language}.toml"))
+    return build_rules(read_language(language))
+
+
+@lru_cache
+def read_language(language: Language) -> Mapping[str, Any]:
+    """Return the parsed rules of a language with the grammars of names and numbers in them."""
+    source = read_rule_file(f"{language}.toml")
+    for grammar in GRAMMARS:
+        source["fragments"] |= read_rule_file(grammar)[language]
+    return source
+
+
+@lru_cache
+def load_fragment(name: str, language: Language) -> re.Pattern[str]:
+    """Return a compiled fragment of a language, such as "name"."""
+    return compiler(read_language(language))(f"{{{{{name}}}}}")
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from shared_core.nlp.rules import PLACEHOLDER, bounded, longest_first, read_rule_file
+from shared_core.nlp.rules import PLACEHOLDER, bounded, load_fragment, longest_first, read_rule_file
 from shared_core.nlp.text import Language
 
 Verdict = Literal["none", "doubt", "end"]
@@ -190,7 +190,8 @@ def load_revision_rules(language: Language) -> RevisionRules:
     """Return the compiled revision rules of a language."""
     source = read_rule_file(f"revision_{language}.toml")
     animals = "|".join(longest_first(frozenset(load_revision_tables().pets)))
-    parts = {"v": MENTION, "pet": f"(?:{animals})", **source["fragments"]} | {
+    person = load_fragment("name", language).pattern
+    parts = {"v": MENTION, "pet": f"(?:{animals})", "person": person, **source["fragments"]} | {
         name: f"(?:{'|'.join(words)})" for name, words in source["words"].items()
     }
 
