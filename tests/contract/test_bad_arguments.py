@@ -203,9 +203,7 @@ def strange(answer: Any) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(
     "answer", [NAN, INF, -0.1, 1.1, "high", True, [1], KeyError("mood")], ids=repr
 )
-async def test_a_strength_that_means_nothing_is_named_and_nothing_is_half_written(
-    shared_dsn, scope, answer, later
-):
+async def test_a_strength_that_means_nothing_is_named_not_written(shared_dsn, scope, answer, later):
     turns = [said(n, text) for n, text in enumerate(["I bake.", "I sail.", "I knit."])]
     async with open_memory(shared_dsn, worker=False, strength=strange(answer)) as memory:
         named = "my_strength given as strength"

@@ -256,11 +256,7 @@ def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, nam
     asked = {name for name, one in on_nodes.items() if any(map(of_a_node.match, one.functions))}
     hints = {name for name in asked if named[name].tables & {"consolidation_jobs"}}
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
-
-
-def test_statements_of_both_places_are_known(spread_ones, named):
-    on_nodes = {name: one.tables for name, one in named.items() if one.tables & spread_ones}
-    both = {name for name, tables in on_nodes.items() if tables & set(ON_COORDINATOR)}
+    both = {name for name, one in on_nodes.items() if one.tables & set(ON_COORDINATOR)}
     assert both == set(OF_BOTH_PLACES)
 
 
@@ -540,15 +536,12 @@ def test_no_policy_of_a_spread_table_has_a_sub_select():
     assert "SELECT" not in " ".join((WITHIN_SCOPE, *ABOVE_SCOPE.values()))
 
 
-def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing):
+def test_statements_and_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     names = set(named_pieces()[0]) - set(ACROSS_TENANTS)
     refused = broken(refusing, {name: statement(name, literals=LITERALS) for name in names})
     known = {*OVER_SEVERAL_NODES, *ON_ONE_NODE}
     assert {} == {name: sorted(why) for name, why in refused.items() if name not in known}
     assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"
-
-
-def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     texts = {name: compiled(one, "/app/ana/")[0] for name, one in OPERATIONS.items()}
     assert broken(refusing, texts) == {}
 

@@ -91,14 +91,11 @@ def test_the_methods_have_the_signatures_of_the_base_class():
         assert inspect.signature(mine) == inspect.signature(base)
 
 
-async def test_of_two_events_with_one_id_the_first_counts(ours):
+async def test_the_first_of_two_events_with_one_id_counts_and_a_search_returns_ten_memories(ours):
     said = event("e1", "tea is what I drink")
     for events in ([said, event("e1", "tea again")], [event("e1", "tea once more")]):
         await ours.add_events_to_memory(events=events, **WHO)
     assert await turns(ours, "tea") == ["tea is what I drink"]
-
-
-async def test_a_search_returns_ten_memories_at_most(ours):
     await ours.add_session_to_memory(session(*(event(f"e{n}", f"tea {n}") for n in range(30))))
     assert len(await search(ours, "tea")) == 10
 
@@ -428,9 +425,7 @@ async def test_memories_are_listed_in_pages_and_by_kind(service):
             await service.list_memories(**WHO, **wrong)  # type: ignore[arg-type]
 
 
-async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingestion(
-    server, dsn, caplog
-):
+async def test_a_database_that_is_away_fails_open_on_search_and_loudly_else(server, dsn, caplog):
     name = conninfo_to_dict(dsn)["dbname"]
     event = said("I drink tea.")
     async with Service(dsn) as service:

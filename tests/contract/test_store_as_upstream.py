@@ -94,13 +94,10 @@ def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors()
     PgHippocampusStore(pool_config={"kwargs": {"autocommit": True}})
 
 
-def test_an_engine_has_its_embedder(empty_dsn):
+def test_an_engine_has_its_embedder_and_vectors_of_other_dimensions_are_refused(empty_dsn):
     engine = open_memory(empty_dsn, embedder=Plane())
     with pytest.raises(InvalidInput, match="'embed'"):
         PgHippocampusStore(engine=engine, index=index())
-
-
-def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(empty_dsn):
     with PgHippocampusStore(empty_dsn, index=index(dims=3)) as store:
         with pytest.raises(InvalidInput, match="'dims'.* is 3.*2 dimensions"):
             store.put(HERE, "k", {"text": "1 0"})

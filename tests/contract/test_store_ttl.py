@@ -80,9 +80,7 @@ def test_one_refreshing_read_of_a_batch_is_enough(ours, clock):
 
 
 @pytest.mark.parametrize("config", [{}, {"omit_expired": False}, {"omit_expired": True}])
-def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
-    ours, clock, dsn, config
-):
+def test_expired_items_are_read_until_they_are_swept_or_are_omitted(ours, clock, dsn, config):
     ours.ttl_config = config
     ours.put(HERE, "k", {"text": "tea"}, ttl=1)
     clock.forward(minutes=2)

@@ -231,9 +231,7 @@ async def test_a_large_tenant_is_searched_by_the_index(filled, sent, monkeypatch
     assert page and not any("APPROX" in sql for sql in sent)
 
 
-async def test_large_tenants_are_named_and_nothing_is_counted_where_the_engine_keeps_its_index(
-    filled, sent
-):
+async def test_large_tenants_are_named_and_not_counted_where_the_engine_has_its_index(filled, sent):
     lifecycle = StorageLifecycle(filled.seekdb, lambda: NOW)
     lifecycle._opened_in = os.getpid()
     indexes = Indexes(Handle(lifecycle, *[cast(Any, None)] * 4))

@@ -330,9 +330,7 @@ async def test_a_moment_that_is_lost_is_told_with_the_way_out(opened, monkeypatc
             await asyncio.sleep(0.1)
 
 
-async def test_more_snapshots_than_can_be_held_are_refused_and_a_closed_database_ends_them(
-    opened, monkeypatch
-):
+async def test_snapshots_that_cannot_be_held_are_refused_and_closing_ends_them(opened, monkeypatch):
     one = await opened()
     monkeypatch.setattr(database, "SNAPSHOTS", 2)
     half_read = [streamed(one, name, numbers) for name in "ab"]

@@ -76,13 +76,10 @@ async def test_an_event_is_there_in_the_next_statement(memory):
     assert missed == 0
 
 
-async def test_an_event_is_appended_once(memory):
+async def test_an_event_is_appended_once_and_thoughts_and_tools_are_events_as_well(memory):
     again = [memory.append_event("s", "I like tea.", event_id="e1") for _ in range(5)]
     assert set(await asyncio.gather(*again)) == {"e1"}
     assert told(await memory.recall("tea")) == ["I like tea."]
-
-
-async def test_thoughts_and_tools_are_events_as_well(memory):
     await memory.append_event("s", "The user seems to be in a hurry.", event_type="agent_thought")
     await memory.append_event("s", {"tool": "weather", "city": "Oslo"}, event_type="tool_call")
     call = {"text": "It rains in Oslo.", "tool": "weather", "millimetres": 3.5}
@@ -147,9 +144,7 @@ class Odd:
         return await self.embed_passages([text])
 
 
-async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_by_words(
-    seekdb_dsn,
-):
+async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_words(seekdb_dsn):
     provider = partial(core.OceanBaseMemoryProvider, seekdb_dsn, agent_id="a", worker=False)
     for value in (math.nan, math.inf, -math.inf):
         async with provider(embedder=Odd(value)) as memory:

@@ -40,11 +40,8 @@ def run(*command: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def test_the_linter_is_content():
+def test_the_linter_and_the_formatter_are_content():
     assert "" == run(sys.executable, "-m", "ruff", "check", ".")
-
-
-def test_the_formatter_is_content():
     assert "" == run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
@@ -226,15 +223,12 @@ def test_importing_a_face_loads_nothing_of_the_other(package):
     assert expected == shown.stdout.splitlines(), shown.stderr
 
 
-def test_public_names_say_what_they_do():
+def test_public_classes_say_what_they_do_and_no_two_have_one_name():
     assert [] == [
         f"{file.name}:{node.name}"
         for file, node in nodes_of(ast.ClassDef)
         if not node.name.startswith("_") and ast.get_docstring(node) is None
     ]
-
-
-def test_no_two_classes_have_one_name():
     names = Counter(node.name.lstrip("_") for _, node in nodes_of(ast.ClassDef))
     assert SHARED_CLASS_NAMES == {name for name, count in names.items() if count > 1}
 

@@ -182,13 +182,10 @@ def services():
     return found
 
 
-def test_the_linter_finds_nothing_in_the_dockerfile():
+def test_the_dockerfile_has_no_finding_and_runs_without_root():
     line = [program("hadolint"), "--failure-threshold", "style", str(ROOT / "Dockerfile")]
     found = subprocess.run(line, capture_output=True, text=True)
     assert (0, "") == (found.returncode, found.stdout + found.stderr)
-
-
-def test_the_image_runs_without_root():
     users = re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert ["10001:10001"] == users
 
@@ -223,15 +220,11 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     assert int(services["server"]["stop_grace_period"].removesuffix("s")) > ServerOptions().grace_s
 
 
-def test_one_service_builds_the_image_of_all(services):
+def test_one_service_builds_the_image_of_all_and_none_has_rights_to_lose(services):
     ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
     assert {"migrate", "server", "worker"} == set(ours)
     assert ["migrate"] == [name for name, one in ours.items() if "build" in one]
-
-
-def test_services_of_the_image_have_no_rights_to_lose(services):
-    for name in ("migrate", "server", "worker"):
-        one = services[name]
+    for name, one in ours.items():
         assert one["read_only"] and ["ALL"] == one["cap_drop"], name
         assert ["no-new-privileges:true"] == one["security_opt"], name
     [port] = services["server"]["ports"]

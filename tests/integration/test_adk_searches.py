@@ -70,9 +70,7 @@ async def test_the_floor_tells_related_questions_from_unrelated_ones(embedder, d
     ("我对花生过敏。", ("路由器怎么重启？", "How tall is the Eiffel Tower?"),
      ("有什么东西我不能吃？",)),
 ])  # fmt: skip
-async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
-    embedder, memory, unrelated, related, dsn
-):
+async def test_one_memory_is_found_by_what_it_is_about(embedder, memory, unrelated, related, dsn):
     async with OpenMemoryService(dsn, embedder=embedder) as service:
         entry = MemoryEntry(content=types.Content(parts=[types.Part(text=memory)]))
         await service.add_memory(memories=[entry], **WHO)

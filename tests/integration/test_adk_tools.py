@@ -67,16 +67,13 @@ async def test_what_is_remembered_is_recalled_and_forgotten(runner):
     assert {"memories": []} == await call(runner, "recall query=What is the parrot called?")
 
 
-async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner):
+async def test_a_fact_is_one_memory_comes_back_and_is_forgotten_by_its_user_alone(runner):
     first = await call(runner, f"remember text={PARROT}")
     assert first == await call(runner, f"remember text= {PARROT} ")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
     await call(runner, f"forget memory_id={first['id']}")
     await call(runner, f"remember text={PARROT}")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
-
-
-async def test_nobody_recalls_or_forgets_for_another_user(runner):
     remembered = await call(runner, f"remember text={PARROT}")
     assert {"memories": []} == await call(runner, "recall query=parrot", user="bob")
     await call(runner, f"forget memory_id={remembered['id']}", user="bob")

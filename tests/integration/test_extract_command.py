@@ -82,12 +82,9 @@ def test_people_see_lines():
     ]
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_no_text():
+def test_a_byte_order_mark_is_no_text_and_bytes_that_are_no_utf_8_are_an_error_with_the_line():
     assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
     assert [] == objects("")
-
-
-def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line():
     ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
     assert (1, 1) == (ran.exit_code, len(ran.stdout.splitlines()))
     assert "line 2 is not UTF-8" in ran.stderr

@@ -151,7 +151,7 @@ COUNTS = (
 
 @pytest.mark.parametrize("first", ["forgotten", "appended"])
 @pytest.mark.parametrize("is_known", [True, False], ids=["thread", "new thread"])
-async def test_a_turn_that_is_forgotten_and_appended_at_the_same_time_is_gone(
+async def test_a_turn_forgotten_and_appended_at_the_same_time_is_gone(
     dsn, is_known, first, monkeypatch
 ):
     turn = said("e1", "I sail.")

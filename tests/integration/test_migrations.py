@@ -245,9 +245,7 @@ async def test_a_schema_is_looked_at_again_under_the_lock(dsn):
             await _migrate(late, "hippocampus")
 
 
-async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
-    seekdb, seekdb_dsn, monkeypatch
-):
+async def test_a_stopped_migration_goes_on_from_there_on_seekdb(seekdb, seekdb_dsn, monkeypatch):
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     steps = [
         "ALTER TABLE threads ADD COLUMN stopped_one INT",

@@ -99,9 +99,7 @@ async def test_the_new_model_answers_as_if_it_had_always_been_there(filled, dsn_
     assert {453, 454} == set(vectors(dsn_of_many).values())
 
 
-async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_rest(
-    filled, dsn_of_many
-):
+async def test_until_it_is_done_the_old_model_serves_and_a_later_run_goes_on(filled, dsn_of_many):
     with pytest.raises(ModelUnavailable, match="gone"):
         await filled.reembed(Letters(dies_after=300))
     assert 200 == vectors(dsn_of_many)["letters"]
@@ -249,9 +247,7 @@ async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn):
     assert E5 == await model_of(dsn)
 
 
-async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
-    dsn, monkeypatch, caplog
-):
+async def test_a_new_database_uses_the_other_model_if_the_best_cannot_run(dsn, monkeypatch, caplog):
     def fails(self: E5Embedder) -> None:
         raise AttributeError("onnxruntime has no SessionOptions")
 

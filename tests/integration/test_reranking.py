@@ -148,9 +148,7 @@ def blocks(_: str, __: Sequence[str]) -> list[float]:
 
 
 @pytest.mark.parametrize("reranker", [never, blocks])
-async def test_a_reranker_that_never_answers_leaves_the_order(
-    filled, caplog, monkeypatch, reranker
-):
+async def test_a_reranker_that_never_answers_keeps_the_order(filled, caplog, monkeypatch, reranker):
     monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
     BLOCKED.clear()
     plain = await filled.recall("tea")

@@ -147,9 +147,7 @@ async def test_a_budget_that_holds_nothing_is_refused(shared_memory, shared_dsn,
     assert "max_tokens must be at least 64" in refused
 
 
-async def test_a_budget_below_the_system_prompt_says_by_how_much(
-    shared_memory, shared_dsn, tmp_path
-):
+async def test_a_budget_below_the_system_prompt_tells_how_much(shared_memory, shared_dsn, tmp_path):
     prompt = "word " * 100
     with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
         await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
@@ -159,9 +157,7 @@ async def test_a_budget_below_the_system_prompt_says_by_how_much(
     assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, shared_dsn, *command)
 
 
-async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
-    shared_memory, shared_dsn, scope
-):
+async def test_an_item_larger_than_all_leaves_room_to_the_others(shared_memory, shared_dsn, scope):
     huge = "A tale of bees without an end. " * 400
     texts = ["I like bees.", huge, "I like tea."]
     turns = [said(f"e{n}", text, NOW - timedelta(minutes=9 - n)) for n, text in enumerate(texts)]

@@ -208,7 +208,11 @@ async def test_an_edge_ends_with_a_fact_that_was_known_before_it(ann, at_once):
     assert [] == edges(ann, span)
 
 
-async def test_undoing_a_run_restores_the_exact_state_before(ann):
+async def test_undoing_a_run_restores_the_exact_state_before_and_needs_a_run(ann):
+    with pytest.raises(NotFound, match="there is no run"):
+        await ann.undo_run("0197a000-0000-7000-8000-000000000000")
+    with pytest.raises(InvalidInput, match="run_id must be a UUID"):
+        await ann.undo_run("last")
     script = {
         "e00001": employed(
             1, "Google", states("Ann works at Google.", 1), importance={"e00001": 7.0}
@@ -246,13 +250,6 @@ async def test_undoing_a_run_restores_the_exact_state_before(ann):
     for table in ("facts", "edges"):
         assert before_first[table] == after[table]
     assert [] == await ann.texts("semantic", "summary")
-
-
-async def test_undo_names_what_it_cannot_find(ann):
-    with pytest.raises(NotFound, match="there is no run"):
-        await ann.undo_run("0197a000-0000-7000-8000-000000000000")
-    with pytest.raises(InvalidInput, match="run_id must be a UUID"):
-        await ann.undo_run("last")
 
 
 async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(ann):
@@ -364,10 +361,15 @@ async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn, monkeypatch):
         assert 0 == (await memory.consolidate(ANN, "long")).events
 
 
-async def test_reflection_across_threads(ann):
+async def test_a_reflection_across_threads_can_be_undone_and_asked_for_again(ann):
     assert 0 == (await ann.reflect()).reflections_generated
     for number in range(3):
         await tell(ann, number, "I love green tea.", f"t{number}")
+    before = ann.rows()
+    report = await ann.reflect()
+    assert report.run_id
+    await ann.undo_run(report.run_id)
+    assert before == ann.rows()
     [pattern] = (await ann.reflect(limit=50)).reflections
     assert ("Again and again: User likes green tea.", "pattern") == (
         pattern.content, pattern.category)  # fmt: skip
@@ -378,16 +380,6 @@ async def test_reflection_across_threads(ann):
     assert [] == await ann.texts("reflection")
     with pytest.raises(InvalidInput, match="limit must be between 1 and 500"):
         await ann.reflect(limit=0)
-
-
-async def test_a_reflection_can_be_undone(ann):
-    for number in range(3):
-        await tell(ann, number, "I love green tea.", f"t{number}")
-    before = ann.rows()
-    report = await ann.reflect()
-    assert report.run_id
-    await ann.undo_run(report.run_id)
-    assert before == ann.rows()
 
 
 async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(dsn):
@@ -441,9 +433,7 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         ),
     ],
 )
-async def test_statements_that_differ_are_kept_and_what_is_known_is_not_said_twice(
-    ann, texts, kept
-):
+async def test_statements_that_differ_are_kept_and_what_is_known_is_said_once(ann, texts, kept):
     script = {
         f"e{place:05}": Extraction(statements=[states(text, place)])
         for place, text in enumerate(texts)

@@ -236,9 +236,7 @@ def a_file(lines: list[str], folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("as_source", [lambda lines, _: lines, a_file])
-async def test_an_old_export_brings_nothing_back_of_who_was_erased(
-    clocked, dsn, tmp_path, as_source
-):
+async def test_an_old_export_brings_back_nothing_that_was_erased(clocked, dsn, tmp_path, as_source):
     await clocked.process_memory("I live in Rome", ANN)
     source = as_source(await exported(clocked), tmp_path)
     await clocked.forget_scope(SCOPE)

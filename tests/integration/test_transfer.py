@@ -157,8 +157,22 @@ async def test_what_is_imported_is_exported_the_same(plain, whole, other, vector
     assert "\n".join(lines).count("\n") == len(lines) - 1
 
 
-async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
+async def test_the_same_file_twice_changes_nothing(whole, other):
     await other.import_lines(whole)
+    again = await other.import_lines(whole)
+    assert (0, len(whole) - 2, 0) == (again.written, again.here, again.differ)
+    await other.append_events(ANA, "t1", [said("new", "I moved to Porto.")])
+    third = await other.import_lines(whole)
+    assert (0, 1) == (third.written, third.differ)  # the thread
+    assert "I moved to Porto." in [hit.memory.text for hit in await other.recall(ANA, "Porto")]
+
+
+async def test_an_interrupted_import_goes_on_and_recall_scores_the_same(whole, other, source):
+    with pytest.raises(InvalidInput, match="cut off after line 40"):
+        await other.import_lines(whole[:40])
+    report = await other.import_lines(whole)
+    assert 0 < report.here < 40 < report.written
+    assert whole == await lines_of(other, vectors=True)
     asked = WholeClock().now.replace(year=2028)
     for question in ("Where does Ana live?", "Which music?", "上海", "cello"):
         hits = [await memory.recall(ANA, question, asked_at=asked) for memory in (source, other)]
@@ -170,24 +184,6 @@ async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
         assert one == two, question
     here, there = [await memory.facts(ANA, history=True) for memory in (source, other)]
     assert [fact.value for fact in here] == [fact.value for fact in there]
-
-
-async def test_the_same_file_twice_changes_nothing(whole, other):
-    await other.import_lines(whole)
-    again = await other.import_lines(whole)
-    assert (0, len(whole) - 2, 0) == (again.written, again.here, again.differ)
-    await other.append_events(ANA, "t1", [said("new", "I moved to Porto.")])
-    third = await other.import_lines(whole)
-    assert (0, 1) == (third.written, third.differ)  # the thread
-    assert "I moved to Porto." in [hit.memory.text for hit in await other.recall(ANA, "Porto")]
-
-
-async def test_an_interrupted_import_goes_on(whole, other):
-    with pytest.raises(InvalidInput, match="cut off after line 40"):
-        await other.import_lines(whole[:40])
-    report = await other.import_lines(whole)
-    assert 0 < report.here < 40 < report.written
-    assert whole == await lines_of(other, vectors=True)
 
 
 async def test_another_model_embeds_anew(plain, whole, other_dsn):
@@ -264,9 +260,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("place", "line", "told"), BROKEN)
-async def test_a_broken_file_is_refused_by_line_and_column(
-    few, tmp_path, shared_memory, place, line, told
-):
+async def test_a_broken_file_is_refused_by_line(few, tmp_path, shared_memory, place, line, told):
     lines = [one.encode() for one in few]
     lines[place] = line if isinstance(line, bytes) else line.replace("TENANT", FEW_TENANT).encode()
     file = tmp_path / "ana.jsonl"
@@ -301,9 +295,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("column", "value", "told"), REFUSED)
-async def test_a_row_that_fits_no_table_is_named_and_what_stands_before_it_is_in(
-    user, column, value, told
-):
+async def test_a_row_that_fits_no_table_is_named_and_those_before_are_in(user, column, value, told):
     await user.say(*(f"Number {n}." for n in range(12)))
     lines = await user.lines()
     bad = [n for n, line in enumerate(lines) if '"table": "memories"' in line][7]

@@ -155,17 +155,13 @@ async def test_an_application_moves_into_another_schema(other_dsn, vectors):
             assert "Bergen" in str(await other.recall(scope, "Where do I live?"))
 
 
-async def test_expired_items_of_all_users_are_swept():
+async def test_expired_items_of_all_users_are_swept_and_their_receipts_listed():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         store = PgHippocampusStore(engine=memory)
         for number in range(8):
             await store.aput(("sweep", f"u{number}"), "k", {"v": 1}, ttl=1e-4)
         await asyncio.sleep(0.1)
         assert await store._sweep() >= 8
-
-
-async def test_receipts_of_several_users_are_listed():
-    async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         for number in range(8):
             await memory.erase(Scope("receipts", f"u{number}"))
         assert len(await memory.erasures(app="receipts")) == 8

@@ -181,12 +181,9 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, obje
     return [node for node in read if "Scan" in node["Node Type"]]
 
 
-def test_a_look_reads_the_sessions_that_are_over(sessions):
+def test_a_look_reads_the_sessions_that_are_over_and_an_input_its_own(sessions):
     [found] = scans(sessions, "conversations_over", {"now": "2026-03-01", "limit": 100})
     assert ("conversations_ending", OVER) == (found["Index Name"], found["Actual Rows"])
-
-
-def test_an_input_reads_its_session(sessions):
     found = scans(sessions, "hear_turn", TURN)
     assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
     assert all(node["Actual Rows"] <= 1 for node in found)

@@ -43,12 +43,8 @@ def turn(text: str, role: str = "user") -> Event:
 
 
 @given(CHAT)
-def test_sentences_join_to_the_text_without_its_spaces(text):
+def test_sentences_join_to_the_text_and_none_is_empty_or_padded(text):
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
-
-
-@given(CHAT)
-def test_no_sentence_is_empty_or_padded(text):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences(text))
 
 

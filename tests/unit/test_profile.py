@@ -80,9 +80,7 @@ def test_the_paragraph_of_document_001_stays_as_it_is_told():
     ("User works at Acme. User has two cats.", "The user no longer works at Acme.",
      "User has two cats.", "Acme"),
 )  # fmt: skip
-def test_what_is_newer_replaces_what_is_older_which_stays_in_history(
-    first, second, paragraph, gone
-):
+def test_the_newer_replaces_the_older_which_stays_in_history(first, second, paragraph, gone):
     profile = profile_of((first, 1), (second, 2))
     assert paragraph == profile.get_content()
     [old] = profile.history

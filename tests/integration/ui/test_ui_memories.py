@@ -170,9 +170,7 @@ def test_the_timeline_zooms_and_reads_words(page):
     ("when", "role", "text"),
     [("blue", "alert", "last Tuesday"), ("2020-05-01", "", "No memories in this range.")],
 )
-def test_the_timeline_says_which_words_it_reads_and_that_a_range_is_empty(
-    when, role, text, inspector
-):
+def test_the_timeline_says_which_words_it_reads_and_names_empty_ranges(when, role, text, inspector):
     texts = sent(f"{inspector.address}/{link('timeline', ANA, when=when)}")
     assert any(text in one for one in texts)
     assert not role or role in texts
