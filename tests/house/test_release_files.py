@@ -196,16 +196,13 @@ def test_compose_starts_nothing_without_each_password(missing):
     assert 0 != refused.returncode and f"set {missing} in .env" in refused.stderr
 
 
-def test_each_password_reaches_those_who_need_it_alone(services):
+def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they_need(services):
     holders = {
         name: {service for service, one in services.items() if f"the {name}" in json.dumps(one)}
         for name in PASSWORDS
     }
     owners = {"database", "migrate", "worker"}
     assert [{"database"}, owners, {"database", "server"}] == [*holders.values()]
-
-
-def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     waits = {
         name: {other: how["condition"] for other, how in one.get("depends_on", {}).items()}
         for name, one in services.items()

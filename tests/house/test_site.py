@@ -197,15 +197,12 @@ def test_every_section_has_a_page_that_says_which_page_is_for_what(site):
                 assert f'href="{page.stem}/"' in index, page
 
 
-def test_every_public_name_has_an_entry(site):
+def test_every_public_name_and_every_operation_of_the_server_has_an_entry(site):
     text = "".join(page.read_text("utf-8") for page in (site / "reference" / "api").rglob("*.html"))
     entries = set(re.findall(r'id="([\w.]+)"', text))
     for package in WITH_ENTRIES:
         names = {f"{package}.{name}" for name in importlib.import_module(package).__all__}
         assert set() == names - entries
-
-
-def test_every_operation_of_the_server_has_an_entry(site):
     from shared_core import open_memory
     from shared_core.http.app import create_app
 

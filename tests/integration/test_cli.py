@@ -221,13 +221,7 @@ def test_the_doctor_finds_what_is_wrong(dsn, harm, check, told):
     assert told in finding["found"] and finding["advice"]
 
 
-def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn, monkeypatch):
-    newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
-    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
-    assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]
-
-
-def test_the_doctor_notes_work_that_waits(dsn):
+def test_the_doctor_notes_work_that_waits_and_a_schema_that_will_be_upgraded(dsn, monkeypatch):
     assert "nothing waits, nothing failed" == doctor("--uri", dsn)[1]["queue"]["found"]
     execute(
         dsn,
@@ -239,14 +233,14 @@ def test_the_doctor_notes_work_that_waits(dsn):
     finding = diagnosed("queue", "note", "--uri", dsn)
     assert "1 jobs are due" in finding["found"]
     assert "hippocampus worker" in finding["advice"]
+    newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
+    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
+    assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]
 
 
-def test_the_doctor_misses_the_rights_to_set_up(empty_dsn, guest):
+def test_the_doctor_misses_rights_and_a_role_that_row_security_binds(empty_dsn, guest, dsn):
     as_guest = make_conninfo(empty_dsn, user=guest)
     assert f"TO {guest}" in diagnosed("rights", "problem", "--uri", as_guest)["advice"]
-
-
-def test_the_doctor_misses_rights_to_look_and_a_role_that_row_security_binds(dsn, guest):
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
     assert 1 == code
     assert "permission denied" in findings["examination"]["found"]

@@ -60,12 +60,9 @@ def test_the_last_line_gives_what_rules_options_and_lines_before_let_it(text, op
     assert values == [draft["value"] for draft in objects(text, *options.split())[-1]["drafts"]]
 
 
-def test_dates_are_resolved_against_the_time_given():
+def test_dates_are_resolved_against_the_time_given_and_what_rules_cannot_read_is_marked():
     [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
     assert ["2026-04-01T00:00:00+00:00"] == [draft["valid_from"] for draft in one["drafts"]]
-
-
-def test_what_rules_cannot_read_is_marked():
     found = objects("He works at Amazon I guess\nWhat is Rust?\n")
     assert [True, False] == [one["needs_llm"] for one in found]
 

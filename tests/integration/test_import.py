@@ -559,12 +559,18 @@ async def test_a_deletion_outlasts_what_was_put_in_its_place(filled):
     assert await filled.ours.aget(filled.ana, "k") is None
 
 
-async def test_what_was_written_there_after_it_was_deleted_here_comes(filled):
+async def test_what_was_replaced_here_stays_away_and_what_was_written_there_after_it_comes(filled):
     await filled.bring()
     await filled.ours.adelete(filled.ana, "m0")
     filled.theirs.put(filled.ana, "m0", {"text": "new"})
     assert 1 == (await filled.bring()).copied
     assert {"text": "new"} == (await filled.ours.aget(filled.ana, "m0")).value
+    await filled.ours.aput(filled.ana, "m1", {"text": "for a moment"}, ttl=60)
+    filled.expire("m1")
+    for swept in (0, 1):
+        assert 1 == (await filled.bring()).deleted
+        assert (1 - swept) == await filled.ours.engine.sweep_expired((filled.app,))
+    assert {"m0", "m2"} == await filled.keys()
 
 
 async def test_what_was_here_before_an_import_counts_as_well(filled):
@@ -575,16 +581,6 @@ async def test_what_was_here_before_an_import_counts_as_well(filled):
     await filled.ours.adelete(filled.ana, "m1")
     assert 2 == (await filled.bring()).deleted
     assert {"m2"} == await filled.keys()
-
-
-async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled):
-    await filled.bring()
-    await filled.ours.aput(filled.ana, "m0", {"text": "for a moment"}, ttl=60)
-    filled.expire("m0")
-    for swept in (0, 1):
-        assert 1 == (await filled.bring()).deleted
-        assert (1 - swept) == await filled.ours.engine.sweep_expired((filled.app,))
-    assert {"m1", "m2"} == await filled.keys()
 
 
 async def test_what_expired_here_and_was_read_there_comes_again(filled):

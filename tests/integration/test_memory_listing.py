@@ -123,14 +123,11 @@ async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     assert [] == await texts(ann, thread_id="t%")
 
 
-async def test_a_period_ends_before_its_end(ann):
+async def test_a_period_ends_before_its_end_and_pages_have_one_order(ann):
     begin, end = ago(2), NOON
     assert TEXTS[1:3] == await texts(ann, begin=begin, end=end)
     assert TEXTS[:3] == await texts(ann, begin=begin)
     assert TEXTS[3:] == await texts(ann, end=begin)
-
-
-async def test_pages_have_one_order(ann):
     pages = [await ann.list_memories(contains=" ", limit=1, offset=n) for n in range(4)]
     assert [TEXTS[0], TEXTS[1], TEXTS[3]] == [one.text for page in pages for one in page]
 
@@ -185,7 +182,7 @@ async def test_a_user_is_found_by_a_part_of_the_name(only_ann, monkeypatch):
     assert ["李雷"] == await found("雷") and [] == await found("2F")
 
 
-async def test_users_are_found_among_named_ones(new_ann):
+async def test_users_are_found_among_named_ones_also_with_no_memory_to_recall(new_ann):
     ann = new_ann
     app, me, bob = ann.scope.app, ann.scope.user, ann.other("bob")
     for other in (bob, ann.other("cleo"), replace(ann, scope=Scope(f"zoo {app}", "bob"))):
@@ -201,6 +198,10 @@ async def test_users_are_found_among_named_ones(new_ann):
     assert [] == await found(among=[])
     with pytest.raises(InvalidInput, match="app"):
         await ann.memory.users(among=[me])
+    dora = ann.other("dora")
+    await dora.remember("Theo sails.")
+    await dora.forget_about("Theo")
+    assert UserSummary(dora.scope, 0, NOON) in await ann.memory.users(app)
 
 
 async def test_a_user_without_memories_is_no_user_of_them(only_ann):
@@ -214,14 +215,6 @@ async def test_a_user_without_memories_is_no_user_of_them(only_ann):
     assert [ann, bob.scope] == [one.scope for one in await memory.users(limit=2)]
     await bob.forget_scope()
     assert [ann] == [one.scope for one in await memory.users()]
-
-
-async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann):
-    ann = new_ann
-    bob = ann.other("bob")
-    await bob.remember("Theo sails.")
-    await bob.forget_about("Theo")
-    assert UserSummary(bob.scope, 0, NOON) in await ann.memory.users(ann.scope.app)
 
 
 @pytest.mark.parametrize(

@@ -127,18 +127,14 @@ async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(memor
         assert ("zzz", 1.0) == (hit.memory.text, round(hit.score, 3))
 
 
-async def test_what_was_stored_with_the_old_model_later_is_caught_up(filled, dsn_of_many):
+async def test_one_name_is_one_model_and_what_the_old_one_stored_is_caught_up(filled, dsn_of_many):
     await filled.reembed(Letters())
+    with pytest.raises(EmbeddingMismatch, match="26 dimensions here before, and makes 20"):
+        await filled.reembed(Letters(20))
     await filled.remember(ANA, "By who was open before.")  # its model was declared before
     report = await filled.reembed(Letters(), drop_old=True)
     assert (1, 452) == (report.embedded, report.dropped)
     assert 452 == vectors(dsn_of_many)["letters"]
-
-
-async def test_one_name_stands_for_one_model(filled):
-    await filled.reembed(Letters())
-    with pytest.raises(EmbeddingMismatch, match="26 dimensions here before, and makes 20"):
-        await filled.reembed(Letters(20))
 
 
 async def test_an_empty_memory_changes_its_model_too(memory, dsn):

@@ -151,13 +151,10 @@ async def database(dsn):
     await database.close()
 
 
-async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(database):
+async def test_a_value_that_is_too_large_and_a_key_that_is_too_long_are_told_apart(database):
     words = b"SELECT string_agg('w' || n, ' ')::tsvector IS NULL FROM generate_series(1, 300000) n"
     with pytest.raises(InvalidInput, match="larger than PostgreSQL takes.*tsvector"):
         await database.run("/", Step("words", words, {}))
-
-
-async def test_a_key_that_is_too_long_for_an_index_is_told(database):
     thread = b"INSERT INTO threads (tenant_id, thread_id, created_at, updated_at) SELECT '/a/b/',"
     for length in (200, 2000):  # more than a page of a B-tree takes, and more than any tuple
         long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"

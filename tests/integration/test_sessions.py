@@ -247,19 +247,7 @@ async def test_a_session_is_consolidated_by_hand_once(clocked, dsn):
     assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
 
 
-async def test_what_is_forgotten_takes_its_sessions_along(dsn):
-    async with opened(dsn) as memory:
-        await memory.process_memory("My name is Ana", ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        await memory.process_memory("I like tea", ANN)
-        await memory.forget_scope(SCOPE)
-        assert [] == rows(dsn)
-        answer: Any = await memory.process_memory("What is my name?", ANN)
-        assert ([], []) == (answer["memories"], answer["relations"])
-
-
-async def test_a_run_over_a_session_can_be_undone(dsn):
+async def test_a_run_over_a_session_can_be_undone_and_forgetting_takes_sessions_along(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("My name is Ana", ANN)
         await memory.end_session(ANN)
@@ -267,3 +255,8 @@ async def test_a_run_over_a_session_can_be_undone(dsn):
         [run] = await memory.runs(SCOPE)
         await memory.undo_run(SCOPE, run.run_id)
         assert [] == await statements(memory)
+        await memory.process_memory("I like tea", ANN)
+        await memory.forget_scope(SCOPE)
+        assert [] == rows(dsn)
+        answer: Any = await memory.process_memory("What is my name?", ANN)
+        assert ([], []) == (answer["memories"], answer["relations"])

@@ -417,15 +417,12 @@ def test_a_large_tenant_is_searched_by_its_index(indexed, analysed):
     assert touched(of_table(found, "memories")) <= 2 * 40
 
 
-def test_below_a_path_the_scan_goes_on_until_the_page_is_full(indexed):
+def test_below_a_path_the_scan_goes_on_until_the_page_is_full_but_for_few_memories(indexed):
     index = index_of(indexed)
     found = searched(indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0")
     assert index.name in {node.get("Index Name") for node in found}
     assert 10 == found[0]["Actual Rows"]
     assert touched(of_table(found, "embeddings")) <= 10 * 40
-
-
-def test_a_path_with_few_memories_is_left_to_the_exact_search(indexed):
     index = index_of(indexed)
     deep = {"path": "/deep/", "path_end": "/deep0", "few": 2_000}
     found = searched(indexed, search_text(index), index.tenant, **deep)

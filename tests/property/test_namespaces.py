@@ -17,27 +17,19 @@ pairs = st.tuples(namespaces, namespaces) | st.tuples(namespaces, namespaces).ma
 
 
 @given(namespaces)
-def test_a_path_gives_its_namespace_back(namespace):
+def test_a_path_gives_its_namespace_back_and_begins_with_its_tenant(namespace):
     assert namespace == paths.from_path(paths.to_path(namespace))
+    assert paths.to_path(namespace).startswith(paths.tenant_of(namespace))
 
 
 @given(pairs)
-def test_paths_share_a_prefix_exactly_when_namespaces_do(two):
+def test_paths_share_a_prefix_as_namespaces_do_and_a_range_holds_what_lies_below(two):
     one, other = two
     assert (other[: len(one)] == one) is paths.to_path(other).startswith(paths.to_path(one))
-
-
-@given(pairs)
-def test_the_range_of_a_path_holds_exactly_what_lies_below_it(two):
     one, other = two
     path, candidate = paths.to_path(one).encode(), paths.to_path(other).encode()
     end = paths.path_end(paths.to_path(one)).encode()
     assert (path <= candidate < end) is candidate.startswith(path)
-
-
-@given(namespaces)
-def test_a_tenant_is_a_prefix_of_its_namespace(namespace):
-    assert paths.to_path(namespace).startswith(paths.tenant_of(namespace))
 
 
 @given(st.lists(namespaces, min_size=1, max_size=4))

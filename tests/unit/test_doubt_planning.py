@@ -104,16 +104,13 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
-def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
+def test_a_doubt_of_the_same_run_leaves_a_mark_unless_it_is_settled_in_it():
     held = known(draft(1), 1)
     assert {} == plan([doubt(3), draft(4)], [held]).doubted
     assert {HELD: day(5)} == plan([doubt(3), draft(4), doubt(5)], [held]).doubted
     marked_before = known(draft(1), 1, doubted=3)
     assert {HELD: None} == plan([draft(4), doubt(3)], [marked_before]).doubted
     assert {HELD: day(5)} == plan([draft(4), doubt(5)], [marked_before]).doubted
-
-
-def test_a_fact_of_the_same_run_is_written_with_its_mark():
     made = plan([draft(1), doubt(2)])
     assert [day(2)] == [one.doubted_at for one in made.opened]
     assert ({}, {"doubted": 1}) == (made.doubted, planning.doubt_counts(made))

@@ -53,10 +53,12 @@ def test_a_table_that_does_not_fit_becomes_blocks_of_lines_but_in_a_pipe():
     ]
 
 
-def test_a_style_survives_the_wrapping():
+def test_a_style_survives_the_wrapping_and_a_text_commands_no_terminal():
     lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
     assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
     assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
+    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
+    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
 
 
 def test_a_command_to_copy_is_continued_with_backslashes():
@@ -66,11 +68,6 @@ def test_a_command_to_copy_is_continued_with_backslashes():
     assert max(map(cell_len, lines)) <= 50
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
-
-
-def test_a_text_commands_no_terminal():
-    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
-    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
 
 
 @every_case(

@@ -236,13 +236,10 @@ async def test_an_answer_of_no_use_twice_is_an_error_that_quotes_nobody(answer, 
     assert "Zhu" not in str(caught.value) and len(str(caught.value)) < 400
 
 
-async def test_a_cut_off_answer_keeps_what_is_whole_and_says_what_is_unread():
+async def test_what_a_cut_off_answer_and_a_turn_too_long_leave_unread_is_said():
     answer = cut(40, fact([1], "name", "Zhu"), fact([2], "like", "tea"))
     found = await drawn(answer, turns("I am Zhu", "I like tea", "I live in Lisbon"))
     assert (["name"], ("e2", "e3")) == ([one.slot for one in found.facts], found.needs_model)
-
-
-async def test_a_turn_too_long_to_be_shown_is_said_to_be_unread():
     found, prompt = await read(turns("word " * 5000))
     assert ("e1",) == found.needs_model and "[…]" in prompt
 

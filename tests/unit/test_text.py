@@ -97,11 +97,8 @@ def test_search_terms_are_folded_words_and_character_pairs(text, expected):
     assert words.search_terms(text) == expected
 
 
-def test_a_term_is_cut_at_sixty_four_characters():
+def test_terms_are_cut_at_sixty_four_characters_and_those_of_a_question_meet_its_answer():
     assert words.search_terms("x" * 100) == ["x" * 64]
-
-
-def test_a_question_meets_the_answer_it_asks_for():
     asked = set(words.search_terms("What are my daughters called?"))
     assert asked & set(words.search_terms("My daughter is called Nora"))
     assert set(words.search_terms("女儿叫什么")) & set(words.search_terms("我女儿叫朵朵"))
