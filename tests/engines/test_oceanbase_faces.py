@@ -21,6 +21,7 @@ import pytest
 from long_forms import LONG
 from mcp.client import Client
 from numpy.typing import NDArray
+from toy_models import Letters, ToyModel
 from turns import said
 from typer.testing import CliRunner
 
@@ -129,7 +130,7 @@ async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(mem
     assert (await memory.consolidate("s" * 1492)).facts_opened == 1
 
 
-class Odd:
+class Odd(ToyModel):
     """An embedder whose vectors hold what no distance can be told of."""
 
     model = "odd"
@@ -139,9 +140,6 @@ class Odd:
 
     async def embed_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return np.full((len(texts), 8), self._value, dtype=np.float32)
-
-    async def embed_query(self, text: str) -> NDArray[np.float32]:
-        return await self.embed_passages([text])
 
 
 async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_words(seekdb_dsn):
@@ -250,23 +248,6 @@ async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
         assert ["Ann"] == [fact.value for fact in await memory.engine.facts(memory.scope)]
         await memory.end_session("s")
         await memory.end_session("never begun")
-
-
-class Letters:
-    """An embedder of another model: how often each letter occurs."""
-
-    model = "letters"
-
-    def __init__(self, dimensions: int = 26) -> None:
-        self.dimensions = dimensions
-
-    async def embed_passages(self, texts: Any) -> Any:
-        letters = [chr(97 + n) for n in range(self.dimensions)]
-        rows = np.array([[1 + 9 * text.count(one) for one in letters] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 async def test_another_model_takes_over(seekdb_dsn):

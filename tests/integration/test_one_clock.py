@@ -15,7 +15,7 @@ from shared_core import MemoryEngine, OceanBaseMemoryProvider, Scope, open_memor
 from shared_core.core import timestamps
 
 ANN = Scope("app", "ann")
-AHEAD = timedelta(days=3)
+AHEAD = timedelta(days=400)
 NEAR = timedelta(hours=1)
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from postgres_admin import name_of, rows
 from postgres_databases import PostgresDatabases
+from toy_models import Letters
 from turns import said
 from typer.testing import CliRunner, Result
 
@@ -19,29 +20,6 @@ from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_e
 
 ANA, BO = Scope("app", "ana"), Scope("other", "bo")
 TEXTS = [f"Ana saw {number} birds in town {number % 7}." for number in range(450)]
-
-
-class Letters:
-    """A model: how often each of so many letters occurs."""
-
-    model = "letters"
-
-    def __init__(self, dimensions: int = 26, dies_after: int = 10**9) -> None:
-        self.dimensions = dimensions
-        self.left = dies_after
-
-    async def embed_passages(self, texts: Any) -> Any:
-        import numpy as np
-
-        self.left -= len(texts)
-        if self.left < 0:
-            raise ModelUnavailable("the model is gone")
-        letters = [chr(97 + n) for n in range(self.dimensions)]
-        rows = np.array([[1 + 9 * text.count(one) for one in letters] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 def vectors(dsn: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ import pytest
 from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S
 from pgvector.psycopg import register_vector
 from psycopg import ClientCursor
+from toy_models import Letters
 from typer.testing import CliRunner
 
 from langgraph_store import PgHippocampusStore
@@ -24,7 +25,6 @@ from shared_core.models.embedders import resolve_embedder
 from shared_core.storage.postgres.connection.citus import bound_everywhere, place_of
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
-from tests.integration.test_reembed import Letters
 from tests.live.citus_loop import PARTS, said
 
 SCHEMA = "hippocampus_live"
