@@ -119,12 +119,9 @@ def bind(connection: Connection, scope: str | None) -> None:
         connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
 
 
-def test_these_tests_know_every_table_with_a_tenant(superuser):
+def test_these_tests_know_every_table_with_a_tenant_and_each_forces_row_security(superuser):
     assert set(FILL) == {table for (table,) in superuser.execute(GUARDED.encode())}
     assert {table for table in FILL if tenants(superuser, table) != {ALICE, BOB}} == set()
-
-
-def test_every_table_with_a_tenant_forces_row_security_for_all_commands(superuser):
     query = f"""
         SELECT c.relname FROM pg_class c
         WHERE c.relname IN ({GUARDED}) AND c.relnamespace = 'hippocampus'::regnamespace
@@ -229,7 +226,7 @@ def test_a_scope_reads_the_models_and_changes_none(app, superuser):
     assert models == superuser.execute("TABLE embedding_models").fetchall()
 
 
-def test_the_application_may_not_change_the_rules(app):
+def test_the_application_may_not_change_the_rules_or_switch_them_off(app):
     bind(app, ALICE)
     for statement in (
         "TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
@@ -238,9 +235,6 @@ def test_the_application_may_not_change_the_rules(app):
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             app.execute(statement.encode())
-
-
-def test_switching_row_security_off_is_an_error_and_shows_nothing(app):
     app.execute("SET row_security = off")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
         tenants(app, "memories")

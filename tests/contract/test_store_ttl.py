@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import GetOp, PutOp
 from turns import said
 
@@ -123,7 +124,7 @@ def test_a_sweep_takes_all_there_is_however_much(ours, clock, dsn):
     assert (0, 1) == (ours.sweep_ttl(), rows(dsn))
 
 
-@pytest.mark.parametrize("interval", [0, -1, float("nan"), "5", True])
+@every_case(0, -1, float("nan"), "5", True)
 def test_an_interval_that_makes_no_sense_is_refused(interval):
     with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
         PgHippocampusStore("embedded", ttl={"sweep_interval_minutes": interval})

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from every_case import every_case
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.memory import InMemoryMemoryService
@@ -80,19 +81,17 @@ async def test_a_fact_is_one_memory_comes_back_and_is_forgotten_by_its_user_alon
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
 
 
-@pytest.mark.parametrize("asked", ["remember text=", "recall query=  ", "forget memory_id=\n"])
-async def test_an_empty_argument_is_answered(runner, asked):
+@every_case("remember text=", "recall query=  ", "forget memory_id=\n")
+async def test_an_empty_argument_is_answered(asked, runner):
     assert "is empty" in (await call(runner, asked))["error"]
 
 
-@pytest.mark.parametrize(
-    "asked", [f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1"]
-)
+@every_case(f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1")
 async def test_without_a_service_the_model_is_told_so(asked):
     assert "no memory service is configured" in (await call(make(None), asked))["error"]
 
 
-@pytest.mark.parametrize("asked", ["remember text=x", "forget memory_id=1"])
+@every_case("remember text=x", "forget memory_id=1")
 async def test_a_memory_that_is_gone_is_told_to_the_model(asked):
     nowhere = OpenMemoryService("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
     assert "cannot be reached" in (await call(make(nowhere), asked))["error"]
@@ -104,9 +103,7 @@ async def test_they_work_with_a_service_of_adk_as_far_as_it_goes():
     assert "cannot remember" in (await call(runner, f"remember text={PARROT}"))["error"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "argument"), [(remember, "text"), (recall, "query"), (forget, "memory_id")]
-)
+@every_case((remember, "text"), (recall, "query"), (forget, "memory_id"))
 def test_a_model_is_told_what_each_is_for(tool, argument):
     declared = FunctionTool(tool)._get_declaration()
     assert declared and tool.__name__ == declared.name

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import run, succeed
+from every_case import every_case
 from postgres_admin import column, execute
 from psycopg.conninfo import make_conninfo
 
@@ -128,7 +129,7 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     assert "cello" not in succeed("recall", *WHO, "music", "--schema", "hippocampus")
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@every_case(
     (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
     (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
     (("migrate", "--schema", "No Name"), "lower-case letters"),
@@ -136,7 +137,7 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     (("remember", *WHO, " "), "must not be blank"),
     (("remember", "", "bob", "text"), "app_name must not be empty"),
     (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
-])  # fmt: skip
+)  # fmt: skip
 def test_an_expected_error_is_one_line_with_the_way_out(arguments, told, shared_dsn):
     ran = run(*arguments, env={"HIPPOCAMPUS_URI": shared_dsn})
     assert 1 == ran.exit_code

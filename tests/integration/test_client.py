@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from every_case import every_case
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -508,7 +509,7 @@ async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(bro
         assert 2 == len(server.requests)
 
 
-@pytest.mark.parametrize(("status", "kind", "error", "reads_again", "writes_again"), [
+@every_case(
     (503, "storage-unavailable", errors.StorageUnavailable, True, False),
     (503, "model-unavailable", errors.ModelUnavailable, True, False),
     (503, "busy", errors.ServerUnavailable, True, True),
@@ -520,10 +521,8 @@ async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(bro
     (409, "conflict", errors.Conflict, False, False),
     (405, "method-not-allowed", errors.UnexpectedAnswer, False, False),
     (404, "no-such-path", errors.UnexpectedAnswer, False, False),
-])  # fmt: skip
-async def test_each_problem_is_an_error_of_its_own_and_what_passes_is_tried_again(
-    status, kind, error, reads_again, writes_again
-):
+)  # fmt: skip
+async def test_each_problem_is_an_error_of_its_own(status, kind, error, reads_again, writes_again):
     """A write is sent again only if it was refused before it began."""
     given = problem(status, kind, "Retry-After: 0")
     async with scripted(given) as server, HippocampusClient(server.url, retries=1) as client:
@@ -550,7 +549,7 @@ async def test_a_long_pause_is_left_to_the_caller():
         assert 3600 == known.value.retry_after_s and 1 == len(server.requests)
 
 
-@pytest.mark.parametrize(("given", "error", "words"), [
+@every_case(
     (answer("200 OK", "<html>Hello</html>", "text/html"), errors.UnexpectedAnswer, "address"),
     (answer("200 OK", '{"status": "up"}'), errors.UnexpectedAnswer, "count: Field required"),
     (answer("200 OK", '{"count": "many"}'), errors.UnexpectedAnswer, "count"),
@@ -565,7 +564,7 @@ async def test_a_long_pause_is_left_to_the_caller():
     (answer("502 Bad Gateway", "nginx", "text/html"), errors.ServerUnavailable, "in front"),
     (answer("500 Oops", "x" * 9999, "text/plain"), errors.UnexpectedAnswer, "x{200}'"),
     ("SSH-2.0-OpenSSH_9.2\r\n", errors.ServerUnavailable, "ended"),
-])  # fmt: skip
+)  # fmt: skip
 async def test_what_is_not_our_server_is_named_with_its_address(given, error, words):
     async with scripted(given) as server, HippocampusClient(server.url, retries=0) as client:
         with pytest.raises(errors.MemoryCoreError, match=words) as known:
@@ -574,7 +573,7 @@ async def test_what_is_not_our_server_is_named_with_its_address(given, error, wo
     assert len(str(known.value)) < 600
 
 
-@pytest.mark.parametrize("method", ["export", "read_metrics"])
+@every_case("export", "read_metrics")
 async def test_a_stream_or_a_text_of_something_else_is_refused(method):
     async with scripted(answer("200 OK", "[]")) as server, HippocampusClient(server.url) as client:
         with pytest.raises(errors.UnexpectedAnswer, match="no answer of this API"):
@@ -609,7 +608,7 @@ async def test_a_cancelled_call_hangs_up_and_the_client_goes_on():
         assert ["POST /remember", "GET /memories/count?user_id=ana"] == asked
 
 
-@pytest.mark.parametrize(("options", "words"), [
+@every_case(
     ({"base_url": "localhost:8420"}, "http://127.0.0.1:8420"),
     ({"base_url": "ftp://localhost"}, "http://127.0.0.1:8420"),
     ({"base_url": "http://"}, "http://127.0.0.1:8420"),
@@ -623,7 +622,7 @@ async def test_a_cancelled_call_hangs_up_and_the_client_goes_on():
     ({"token": "令牌"}, "hippocampus token create"),
     ({"timeout": 0}, "timeout must be more than 0"),
     ({"retries": -1}, "retries must be at least 0"),
-])  # fmt: skip
+)  # fmt: skip
 def test_what_a_client_cannot_be_made_of_is_named(options, words):
     with pytest.raises(errors.InvalidInput, match=words) as refused:
         HippocampusClient(**options)  # type: ignore[arg-type]

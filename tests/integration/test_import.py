@@ -17,6 +17,7 @@ from zlib import crc32
 import commands
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
 from pages import PAGES, blocks_of
@@ -28,6 +29,7 @@ from typer.testing import Result
 from warm_python import run_warm, warm_python
 
 from langgraph_store import PgHippocampusStore
+from langgraph_store.conformance.samples import INDEX, word_vectors
 from shared_core import InvalidInput, ModelUnavailable, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
 from shared_core.ingest import items as ingest_items
@@ -44,12 +46,6 @@ SECRET = "hunter2-secret"
 PAGE_BYTES = "shared_core.storage.postgres.langgraph_tables.PAGE_BYTES"
 
 
-def word_vectors(texts: list[str]) -> list[list[float]]:
-    """Bags of words: texts that share words are near."""
-    bags = [[crc32(word.encode()) % 63 for word in text.lower().split()] for text in texts]
-    return [[0.1, *(float(bag.count(n)) for n in range(63))] for bag in bags]
-
-
 class CountingEmbedder(CallableEmbedder):
     """word_vectors under a name, and the passages it was asked for."""
 
@@ -60,9 +56,6 @@ class CountingEmbedder(CallableEmbedder):
     def _embed(self, texts: list[str]) -> list[list[float]]:
         self.asked += texts
         return word_vectors(texts)
-
-
-INDEX: Any = {"dims": 64, "embed": word_vectors, "fields": ["text"]}
 
 
 @dataclass
@@ -635,12 +628,12 @@ def test_an_embedded_database_is_known_by_its_sockets(tmp_path):
         assert embedded_behind(other, home) is None
 
 
-@pytest.mark.parametrize(("prefix", "message"), [
+@every_case(
     ("{}..ana", "a label of the prefix '{}..ana' is empty"), (".{}", "is empty"),
     ("{}.", "is empty"), ("{}.nope", "there are no items below the prefix '{}.nope'"),
     ("gdp", "there are no items below the prefix 'gdp'"),
-])  # fmt: skip
-def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
+)  # fmt: skip
+def test_a_prefix_that_names_nothing_is_told(prefix, message, bundled):
     bundled.put("m0")
     for options in ([], ["--dry-run"]):
         ran = bundled.run("--prefix", prefix.format(bundled.app), *options)
@@ -649,7 +642,7 @@ def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
         assert 1 == len(ran.stderr.splitlines())
 
 
-@pytest.mark.parametrize(("options", "message"), [
+@every_case(
     ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
     ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
     ({"batch": 0}, "batch must be"),
@@ -658,8 +651,8 @@ def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
          "vectors_from": "short"},
         "64 dimensions, those of 'short' have 2",
     ),
-])  # fmt: skip
-async def test_options_that_make_no_sense_are_refused(filled, options, message):
+)  # fmt: skip
+async def test_options_that_make_no_sense_are_refused(options, message, filled):
     with pytest.raises(InvalidInput, match=message):
         await filled.bring(**options)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from commands import run, succeed
+from every_case import every_case
 from postgres_admin import execute
 from typer.testing import Result
 
@@ -392,7 +393,7 @@ def test_a_dry_run_needs_no_memory():
     assert "Nothing was written." in told
 
 
-@pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
+@every_case("chatgpt.json", "claude.json", "letta.af", "zep.json")
 def test_what_is_skipped_is_told_in_chinese(file, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
     told = run("import", EXPORTS / file, *TO_ANA, "--dry-run").stdout
@@ -434,7 +435,7 @@ def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
     assert 2 == restored["statements"]["written"]
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@every_case(
     (["chatgpt.json"], 2, "memories of chatgpt need --app: name the application"),
     (["chatgpt.json", "--app", "a"], 1, "does not say whose memories it holds"),
     (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
@@ -444,7 +445,7 @@ def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
     (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
     (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
     (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
-])  # fmt: skip
+)  # fmt: skip
 def test_what_cannot_be_imported_is_said_in_one_line(arguments, code, told):
     name, *rest = arguments
     ran = run("import", EXPORTS / name, *rest, "--uri", NOWHERE)
@@ -461,11 +462,11 @@ def test_an_empty_file_is_called_empty(options, tmp_path):
         assert (1, "Error: empty.json is empty: export it again\n") == (ran.exit_code, ran.stderr)
 
 
-@pytest.mark.parametrize(("document", "told"), [
+@every_case(
     ({"guilds": [1], "messages": [{"a": 1}]}, "1 messages without text. Check that it is"),
     ({"results": [{"a": 1}, 7]}, "1 memories without text, 1 entries of an unknown form"),
     ([{"mapping": 7}], "1 entries of an unknown form"),
-])  # fmt: skip
+)  # fmt: skip
 def test_a_file_without_a_single_memory_is_an_error(document, told, tmp_path):
     (file := tmp_path / "slack.json").write_text(json.dumps(document), "utf-8")
     for options in ((), ("--dry-run",)):

@@ -23,6 +23,7 @@ import httpx2
 import psycopg
 import pytest
 from commands import run
+from every_case import every_case
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -161,7 +162,7 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
         assert "must not be empty" in await refusal(client, "recall", query="x", user_id="")
 
 
-@pytest.mark.parametrize(("tool", "arguments", "told"), [
+@every_case(
     ("no_such_tool", {}, "Unknown tool"),
     ("recall", {}, "Field required"),
     ("recall", {"query": ""}, "at least 1 character"),
@@ -173,8 +174,8 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
     ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
     ("process_memory", {"input": "  "}, "input"),
     ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
-])  # fmt: skip
-async def test_bad_arguments_are_errors_that_name_them(shared_memory, scope, tool, arguments, told):
+)  # fmt: skip
+async def test_bad_arguments_are_errors_that_name_them(tool, arguments, told, shared_memory, scope):
     async with running(shared_memory, scope.app, scope.user) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")

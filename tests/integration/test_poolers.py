@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,6 @@ async def test_a_connection_lost_while_a_memory_opens_is_told_and_tried_again(ds
 
 async def test_waiting_callers_are_served_in_turn_and_cancelled_ones_give_connections_back(dsn):
     async with open_memory(dsn, pool_size=1) as memory:
-        keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
-        assert 30 == len({key for [key] in keys})
         await memory.remember(ANN, "Ann sails.")
         for _ in range(5):
             call = asyncio.create_task(memory.recall(ANN, "sails"))
@@ -135,6 +134,8 @@ async def test_waiting_callers_are_served_in_turn_and_cancelled_ones_give_connec
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
         assert 1 == len(await memory.recall(ANN, "sails"))
+        keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
+        assert 30 == len({key for [key] in keys})
 
 
 async def test_a_closed_memory_opens_again_at_the_next_call(dsn):
@@ -452,12 +453,12 @@ async def test_a_memory_and_the_doctor_need_one_session_and_leave_it(single, mon
             await use(memory, ANN, begin)
             assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
     monkeypatch.setattr(pooling, "_WAIT_S", 0.2)  # for a second session
-    told = {one.status for one in examine(single)}
+    told = {one.status for one in await asyncio.to_thread(examine, single)}
     assert "ok" in told and told <= {"ok", "note"}
     monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
-        found = {one.check: one for one in examine(single)}["server"]
+        found = {one.check: one for one in await asyncio.to_thread(examine, single)}["server"]
     assert "problem" == found.status and "free session" in found.advice
 
 
@@ -510,7 +511,8 @@ async def test_a_pooler_that_loses_statements_has_no_index_or_listener_and_the_d
     assert [] == rows(losing, f"SELECT FROM pg_locks {here} AND locktype = 'advisory'")
     assert ['"$user", public'] == column(losing, "SHOW search_path")
     assert [] == rows(losing, "SELECT pg_listening_channels()")
-    told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
+    asked = partial(CliRunner().invoke, app, ["doctor", "--uri", losing], env={"COLUMNS": "500"})
+    told = (await asyncio.to_thread(asked)).output
     assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
 
 

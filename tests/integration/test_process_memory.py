@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core import CoreferenceResolver, MemoryEngine, Scope, SessionManager, open_memory
 from shared_core.errors import InvalidInput
@@ -283,23 +284,20 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk):
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ("", "must not be empty or blank"), (" \n\t　", "must not be empty or blank"),
-        (None, "must be a text, got NoneType"), (b"tea", "must be a text, got bytes"),
-        (["tea"], "must be a text, got list"),
-        ("x" * 100_001, "at most 100,000 characters, got 100,001"),
-    ],
+@every_case(
+    ("", "must not be empty or blank"), (" \n\t　", "must not be empty or blank"),
+    (None, "must be a text, got NoneType"), (b"tea", "must be a text, got bytes"),
+    (["tea"], "must be a text, got list"),
+    ("x" * 100_001, "at most 100,000 characters, got 100,001"),
 )  # fmt: skip
-async def test_an_input_that_is_none_is_refused(talk, given, reason):
+async def test_an_input_that_is_none_is_refused(given, reason, talk):
     with pytest.raises(InvalidInput, match=reason):
         await talk.say(given)
     assert (await talk.status())["has_active_session"] is False
 
 
-@pytest.mark.parametrize("user_id", ["", None, 7, "a\x00b", "\ud800", Scope("a", "b")])
-async def test_a_user_id_that_is_none_is_refused(shared_memory, user_id):
+@every_case("", None, 7, "a\x00b", "\ud800", Scope("a", "b"))
+async def test_a_user_id_that_is_none_is_refused(user_id, shared_memory):
     for call in (
         shared_memory.process_memory("I like tea", user_id),
         shared_memory.end_session(user_id),
@@ -341,8 +339,8 @@ async def test_environment_sets_rules(shared_dsn, monkeypatch, variable, value, 
     assert result == getattr(open_memory(shared_dsn).conversations.settings, setting)
 
 
-@pytest.mark.parametrize("value", ["soon", "0", "-5", "1.5", "nan", "99999999999"])
-async def test_a_variable_without_sense_is_named_when_used(shared_dsn, scope, monkeypatch, value):
+@every_case("soon", "0", "-5", "1.5", "nan", "99999999999")
+async def test_a_variable_without_sense_is_named_when_used(value, shared_dsn, scope, monkeypatch):
     monkeypatch.setenv("SESSION_TIMEOUT", value)
     async with open_memory(shared_dsn) as memory:
         await memory.remember(scope, "tea")

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from every_case import every_case
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
@@ -105,13 +106,12 @@ async def test_an_agent_and_another_agent_have_profiles_of_their_own(client, ana
     assert ("agent", "guide") == (found.json()["subject"], found.json()["agent_id"])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{"messages": []}, {"messages": [{"role": "user", "content": "  "}]},
-     {"messages": [{"role": "robot", "content": "Hi."}]}, {"messages": MOVED, "subject": "x"},
-     {"messages": MOVED, "agent_id": ""}, {"messages": MOVED * 501}, {"messages": MOVED, "x": 1}],
+@every_case(
+    {"messages": []}, {"messages": [{"role": "user", "content": "  "}]},
+    {"messages": [{"role": "robot", "content": "Hi."}]}, {"messages": MOVED, "subject": "x"},
+    {"messages": MOVED, "agent_id": ""}, {"messages": MOVED * 501}, {"messages": MOVED, "x": 1}
 )  # fmt: skip
-async def test_what_is_no_conversation_is_refused(client, ana, body):
+async def test_what_is_no_conversation_is_refused(body, client, ana):
     told = await client.post("/profile-update", json={"user_id": ana, **body})
     problem_of(told, 422, "invalid-input")
 
@@ -201,16 +201,15 @@ def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(run, ana):
     assert f"The conversation says nothing about who {ana} is." in told.stdout
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"),
-     (b'{"a":', "is not valid JSON"),
-     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "got 'x'"),
-     (b'{"a":' * 200_000, "nested too deep"),
-     (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
-     (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")],
+@every_case(
+    (b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"),
+    (b'{"a":', "is not valid JSON"),
+    (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "got 'x'"),
+    (b'{"a":' * 200_000, "nested too deep"),
+    (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
+    (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")
 )  # fmt: skip
-def test_what_is_no_conversation_is_named(run, given, why):
+def test_what_is_no_conversation_is_named(given, why, run):
     refused = run("update", given=given)
     assert (1, True) == (refused.exit_code, why in refused.stderr), refused.output
 

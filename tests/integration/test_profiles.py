@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 from turns import said
 
 from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, NotFound, Scope
@@ -478,26 +479,23 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(bot, mon
         await bot.repository.load_conversation("tuesday")
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        ([], "the conversation is empty"),
-        ([{"role": "user", "content": ""}], "the conversation is empty"),
-        ([message("  "), message("\n")], "the conversation is empty"),
-        ({"messages": []}, "the conversation is empty"),
-        ("hello", "a conversation must be a list of messages"),
-        ({"conversation_id": "c"}, "a conversation must be a list of messages"),
-        ([7], "message 0 must be a dict or an Event, got 7"),
-        ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
-        ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
-        ([message("x", at="soon")], "must be ISO 8601"),
-        ([message("x", at="2026-03-02T09:00:00")], "no time zone"),
-        ([{"role": "user", "content": "x", "timestamp": 7}], "must be a datetime"),
-        (talk("\x00", message("x")), "NUL"),
-        ({"conversation_id": 7, "messages": [message("x")]}, "a string"),
-    ],
+@every_case(
+    ([], "the conversation is empty"),
+    ([{"role": "user", "content": ""}], "the conversation is empty"),
+    ([message("  "), message("\n")], "the conversation is empty"),
+    ({"messages": []}, "the conversation is empty"),
+    ("hello", "a conversation must be a list of messages"),
+    ({"conversation_id": "c"}, "a conversation must be a list of messages"),
+    ([7], "message 0 must be a dict or an Event, got 7"),
+    ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
+    ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
+    ([message("x", at="soon")], "must be ISO 8601"),
+    ([message("x", at="2026-03-02T09:00:00")], "no time zone"),
+    ([{"role": "user", "content": "x", "timestamp": 7}], "must be a datetime"),
+    (talk("\x00", message("x")), "NUL"),
+    ({"conversation_id": 7, "messages": [message("x")]}, "a string"),
 )
-async def test_bad_conversations_are_named(bot, given, complaint):
+async def test_bad_conversations_are_named(given, complaint, bot):
     with pytest.raises(InvalidInput, match=complaint):
         await bot.hear(given)
     assert None is await bot.repository.load_memory_by_agent("bot")
@@ -615,8 +613,8 @@ async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(bo
     assert kept is not None and "User lives in Ulm." == kept.get_profile_content()
 
 
-@pytest.mark.parametrize("keep", [0, 1, 1001, True, "9", None])
-async def test_a_bound_that_is_none_is_named(bot, keep):
+@every_case(0, 1, 1001, True, "9", None)
+async def test_a_bound_that_is_none_is_named(keep, bot):
     with pytest.raises(InvalidInput, match="keep_versions must be between 2"):
         bot.memory.profiles.repository(bot.scope, keep_versions=keep)
 

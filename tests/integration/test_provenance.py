@@ -10,16 +10,7 @@ from person import Person, read_by
 from turns import said
 
 from shared_core import Event, JobType, RetentionPolicy
-from shared_core.core.domain import (
-    NO_USAGE,
-    Conclusions,
-    Extraction,
-    FactDraft,
-    InsightDraft,
-    ModelUsage,
-    StatementDraft,
-    TripleDraft,
-)
+from shared_core.core import domain
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.edge_planning import stated_edges
 from shared_core.nlp.relation_schema import DECLARED
@@ -30,10 +21,10 @@ from tests.unit.scripted_model import fact as told_of, reading
 class Concluding(RuleExtractor):
     """A fake: reads by rules, and concludes one thing from all memories."""
 
-    async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
+    async def reflect(self, memories: Any, held: object, now: object) -> domain.Conclusions:
         ids = tuple(memory.memory_id for memory in memories)
         text = "Ana hides an affair with Zorro."
-        return Conclusions(insights=[InsightDraft(text=text, memory_ids=ids)])
+        return domain.Conclusions(insights=[domain.InsightDraft(text=text, memory_ids=ids)])
 
 
 async def said_again_and_again(ann: Person, text: str) -> list[Any]:
@@ -117,8 +108,8 @@ class Rolling(RuleExtractor):
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
-    ) -> tuple[str, ModelUsage]:
-        return " ".join([previous, *(event.text for event in events)]).strip(), NO_USAGE
+    ) -> tuple[str, domain.ModelUsage]:
+        return " ".join([previous, *(event.text for event in events)]).strip(), domain.NO_USAGE
 
 
 async def test_a_summary_expires_with_what_it_carries_on(ann):
@@ -204,7 +195,7 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann):
 
 async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann):
     class Interrupted(Concluding):
-        async def reflect(self, memories: Any, held: object, now: object) -> Conclusions:
+        async def reflect(self, memories: Any, held: object, now: object) -> domain.Conclusions:
             facts = [one for one in memories if one.kind == "semantic"]
             if not seen:
                 await ann.say(2, "I live in Rome now.")
@@ -246,18 +237,23 @@ def turn(number: int, **more: Any) -> Event:
     return said(number, f"Turn {number} of the story.", **more)
 
 
-def told(kind: str, *event_ids: str) -> Extraction:
+def told(kind: str, *event_ids: str) -> domain.Extraction:
     """Return what some turns say together, as a draft of one kind."""
     last, others = event_ids[-1], event_ids[:-1]
     match kind:
         case "fact":
-            return Extraction(facts=[fact(last, "dog", "Bruno", other_event_ids=others)])
+            return domain.Extraction(facts=[fact(last, "dog", "Bruno", other_event_ids=others)])
         case "statement":
-            return Extraction(statements=[StatementDraft(text=BRUNO, event_ids=event_ids)])
+            return domain.Extraction(
+                statements=[domain.StatementDraft(text=BRUNO, event_ids=event_ids)]
+            )
         case "insight":
-            return Extraction(insights=[InsightDraft(text=BRUNO, event_ids=event_ids)])
-    return Extraction(triples=[TripleDraft(subject="Ann", relation="owns", object="Bruno",
-                                           event_id=last, other_event_ids=others)])  # fmt: skip
+            return domain.Extraction(
+                insights=[domain.InsightDraft(text=BRUNO, event_ids=event_ids)]
+            )
+    triple = {"subject": "Ann", "relation": "owns", "object": "Bruno"}
+    draft = domain.TripleDraft(event_id=last, other_event_ids=others, **triple)
+    return domain.Extraction(triples=[draft])
 
 
 KINDS = ("fact", "statement", "insight", "edge")
@@ -342,8 +338,8 @@ async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(ann, reade
 
 
 async def test_an_edge_outlives_its_fact_by_what_says_it_alone(ann, reader):
-    edge = TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")
-    both = Extraction(facts=[fact("e1", "dog", "Bruno")], triples=[edge])
+    edge = domain.TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")
+    both = domain.Extraction(facts=[fact("e1", "dog", "Bruno")], triples=[edge])
     reader.script = {"e1": both, "e2": told("edge", "e2")}
     for number in (1, 2):
         await ann.append_events("t", [turn(number)])
@@ -380,7 +376,7 @@ async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann, language
 
 LONG = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(1_500))
 FACT = fact("e1", "like", "tea", fact_type="preference", functional=False)
-EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
+EDGE = domain.TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
 
 
 @pytest.mark.parametrize("wrong", [
@@ -393,9 +389,9 @@ EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
     replace(EDGE, object="\ufdfa" * 300), replace(EDGE, subject=" "),
 ])  # fmt: skip
 async def test_no_draft_fails_a_run(ann, reader, wrong):
-    facts = [FACT, *([wrong] if isinstance(wrong, FactDraft) else [])]
-    triples = [EDGE, *([wrong] if isinstance(wrong, TripleDraft) else [])]
-    reader.script = {"e1": Extraction(facts=facts, triples=triples)}
+    facts = [FACT, *([wrong] if isinstance(wrong, domain.FactDraft) else [])]
+    triples = [EDGE, *([wrong] if isinstance(wrong, domain.TripleDraft) else [])]
+    reader.script = {"e1": domain.Extraction(facts=facts, triples=triples)}
     await ann.append_events("t", [turn(1)])
     report = await ann.consolidate("t")
     relations = stated_edges(reader.script["e1"], DECLARED)
@@ -406,7 +402,9 @@ async def test_no_draft_fails_a_run(ann, reader, wrong):
 
 async def test_long_values_that_begin_alike_are_two_facts(ann, reader):
     values = [LONG[:1_400] + end for end in "甲乙乙"]
-    reader.script = {"e1": Extraction(facts=[replace(FACT, value=value) for value in values])}
+    reader.script = {
+        "e1": domain.Extraction(facts=[replace(FACT, value=value) for value in values])
+    }
     await ann.append_events("t", [turn(1)])
     assert 2 == (await ann.consolidate("t")).facts_opened
     assert {*values} == {*await ann.values()}

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 from long_forms import LONG
 from person import Person, alone, read_by
 from postgres_admin import execute
@@ -303,8 +304,8 @@ async def test_phases_have_marks_of_their_own(ann):
     assert None is (await ann.consolidate("t")).run_id
 
 
-@pytest.mark.parametrize("job_type", ["garbage", "fast-replay", JobType.CALLBACK, "reflection"])
-async def test_what_is_no_work_on_a_thread_is_refused(ann, job_type):
+@every_case("garbage", "fast-replay", JobType.CALLBACK, "reflection")
+async def test_what_is_no_work_on_a_thread_is_refused(job_type, ann):
     await ann.append_events("t", [said(1, "I live in Leeds.")])
     with pytest.raises(InvalidInput, match="must be one of fast_replay, deep_reflection, full_con"):
         await ann.consolidate("t", job_type=job_type)

@@ -6,6 +6,7 @@ import uuid
 
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from postgres_admin import column, execute, new_user, rows
 from psycopg.conninfo import make_conninfo
@@ -413,15 +414,12 @@ def tenant(vectors: int, *, tail: int | None = None, dimensions: int = 384) -> T
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("one", "action"),
-    [
-        (tenant(20_000), "exact"), (tenant(20_001), "build"),
-        (tenant(90_000, dimensions=4_001), "exact"), (tenant(10_000, tail=0), "keep"),
-        (tenant(9_999, tail=0), "drop"), (tenant(100_000, tail=20_000), "keep"),
-        (tenant(100_000, tail=20_001), "rebuild"), (tenant(900_000, tail=90_000), "keep"),
-        (tenant(900_000, tail=90_001), "rebuild"),
-    ],
+@every_case(
+    (tenant(20_000), "exact"), (tenant(20_001), "build"),
+    (tenant(90_000, dimensions=4_001), "exact"), (tenant(10_000, tail=0), "keep"),
+    (tenant(9_999, tail=0), "drop"), (tenant(100_000, tail=20_000), "keep"),
+    (tenant(100_000, tail=20_001), "rebuild"), (tenant(900_000, tail=90_000), "keep"),
+    (tenant(900_000, tail=90_001), "rebuild"),
 )  # fmt: skip
 def test_what_is_earned(one, action):
     [step] = plan_indexes([one], [one.index] if one.index else [], 20_000)

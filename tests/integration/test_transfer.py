@@ -13,6 +13,8 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from every_case import every_case
+from toy_models import Letters
 from turns import said
 from whole_user import WholeClock, populate, write_the_rest
 
@@ -26,21 +28,6 @@ from shared_core.ports.transfer import LEFT_OUT, TABLES
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"
 FEW, FEW_TENANT = Scope("few of a transfer", "ana/ü%"), "/few of a transfer/ana%2Fü%25/"
-
-
-class Letters:
-    """An embedder of another model: how often each letter occurs."""
-
-    model = "letters"
-
-    async def embed_passages(self, texts: Any) -> Any:
-        import numpy as np
-
-        rows = np.array([[1 + text.count(chr(97 + n)) for n in range(26)] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 async def lines_of(memory: MemoryEngine, scope: Scope = ANA, **options: Any) -> list[str]:
@@ -259,8 +246,8 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("place", "line", "told"), BROKEN)
-async def test_a_broken_file_is_refused_by_line(few, tmp_path, shared_memory, place, line, told):
+@every_case(*BROKEN)
+async def test_a_broken_file_is_refused_by_line(place, line, told, few, tmp_path, shared_memory):
     lines = [one.encode() for one in few]
     lines[place] = line if isinstance(line, bytes) else line.replace("TENANT", FEW_TENANT).encode()
     file = tmp_path / "ana.jsonl"
@@ -405,10 +392,8 @@ ODD = [
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize(
-    ("column", "token", "told"), ODD, ids=["long", "exponent", "real-long", "real", "tenant"]
-)
-async def test_a_number_that_nothing_reads_is_refused_by_name(user, column, token, told):
+@every_case(*ODD)
+async def test_a_number_that_nothing_reads_is_refused_by_name(column, token, told, user):
     row = json.dumps(memory_row(user.scope, **{column: "HERE"})).replace('"HERE"', token)
     lines = [head(user.scope), f'{{"table": "memories", "row": {row}}}', END]
     with pytest.raises(InvalidInput, match=f"line 2.*{told}"):
@@ -427,7 +412,7 @@ async def test_a_receipt_that_nothing_reads_is_refused(user, odd):
     assert 1 == len(await user.memory.erasures(app=user.scope.app))
 
 
-@pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
+@every_case("\\u0000", "\\ud800")
 def test_texts_of_a_list_can_be_stored(text):
     with pytest.raises(InvalidInput, match="NUL byte or a lone surrogate"):
         read_value("event_ids", "text[]", f'["{text}"]')
@@ -438,16 +423,13 @@ def test_a_word_far_away_costs_no_memory():
     assert (MOST_POSITION, "a", "b") == (len(words), words[0], words[-1])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"table": "events", "row": {"a": 1}, "row": {"a": 2}}',
-        '{"table": "events", "row": {"a": 1}, "r\\u006fw": {"a": 2}}',
-        '{"table": "events", "row": {"a": 1, "a": 2}}',
-        '{"row": {"a": 1}, "table": "events", "row": {"a": 2}}',
-        ' {"table": "events", "row": {"a": 2}, "b": {"a": 3}} ',
-        '{"table": "events", "row": {"a": 2 } }\t',
-    ],
+@every_case(
+    '{"table": "events", "row": {"a": 1}, "row": {"a": 2}}',
+    '{"table": "events", "row": {"a": 1}, "r\\u006fw": {"a": 2}}',
+    '{"table": "events", "row": {"a": 1, "a": 2}}',
+    '{"row": {"a": 1}, "table": "events", "row": {"a": 2}}',
+    ' {"table": "events", "row": {"a": 2}, "b": {"a": 3}} ',
+    '{"table": "events", "row": {"a": 2 } }\t',
 )
 def test_the_last_of_several_members_counts_as_for_json(line):
     assert {"a": "2"} == fields_of(line) == {key: str(value) for key, value in

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from pgvector import HalfVector
 from policy_plans import (
@@ -69,15 +70,15 @@ def plan(connection: psycopg.Connection[Any], name: str, **values: object) -> li
         return explained(connection, query, VALUES | values)
 
 
-@pytest.mark.parametrize("name", [*SEARCHES, "get_items", "list_namespaces"])
-def test_a_read_of_one_tenant_never_scans_a_table(filled, name):
+@every_case(*[*SEARCHES, "get_items", "list_namespaces"])
+def test_a_read_of_one_tenant_never_scans_a_table(name, filled):
     found, tables = plan(filled, name), ("memories", "embeddings", "memory_sources")
     scans = [node for table in tables for node in of_table(found, table)]
     assert scans and "Seq Scan" not in kinds(scans)
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_touches_only_the_rows_of_its_tenant(filled, name):
+@every_case(*SEARCHES)
+def test_a_search_touches_only_the_rows_of_its_tenant(name, filled):
     found = plan(filled, name)
     # recall reads the rows it returns once more for their columns; vectors it counts in the index,
     # scans, and looks up again for the turns before its candidates
@@ -431,8 +432,8 @@ def test_below_a_path_the_scan_goes_on_until_the_page_is_full_but_for_few_memori
     assert LARGE / 4 == counted["Actual Rows"] and 0 == touched(of_table(found, "embeddings"))
 
 
-@pytest.mark.parametrize("tenant", ["/app/u3/", "/app/u7/"])
-def test_the_exact_search_never_takes_the_index(indexed, tenant):
+@every_case("/app/u3/", "/app/u7/")
+def test_the_exact_search_never_takes_the_index(tenant, indexed):
     found = searched(indexed, statement("search_items", literals=EXACT), tenant)
     found += searched(indexed, statement("search_nearest", literals=NEAREST), tenant, most=140)
     assert not {node.get("Index Name") for node in found} & {index_of(indexed).name}

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from langgraph.store.base import PutOp
 from long_forms import LONG
@@ -165,8 +166,8 @@ for _ in range(100):
     WRONG["deep"] = {"$not": WRONG["deep"]}
 
 
-@pytest.mark.parametrize("word", WRONG)
-def test_a_filter_that_makes_no_sense_is_named(store, word):
+@every_case(*WRONG)
+def test_a_filter_that_makes_no_sense_is_named(word, store):
     with pytest.raises(InvalidInput, match=word.replace("$", r"\$")):
         store.search(("filters",), filter=WRONG[word])
 

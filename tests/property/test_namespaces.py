@@ -1,6 +1,7 @@
 """Paths keep namespaces apart, whatever the labels hold."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
 
 from langgraph_store.labels import from_label, from_labels, memories_namespace, to_label, to_labels
@@ -52,16 +53,14 @@ def test_every_legal_label_survives_the_way_through_the_store(label):
     assert (label,) == to_labels(from_labels((label,)))
 
 
-@pytest.mark.parametrize(
-    ("user", "label"),
-    [("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb")],
-)
+@every_case(("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb"))
 def test_only_dots_are_escaped_in_a_label(user, label):
     assert ("app", label, "memories") == memories_namespace("app", user)
 
 
-@pytest.mark.parametrize("scope", [Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"),
-                                   Scope("a", "\ud800"), Scope("a", None)])  # type: ignore[arg-type]  # fmt: skip
+@every_case(
+    Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"), Scope("a", "\ud800"), Scope("a", None)
+)  # type: ignore[arg-type]  # fmt: skip
 def test_a_scope_that_cannot_be_stored_is_named(scope):
     with pytest.raises(InvalidInput, match="app_name|user_id"):
         paths.scope_path(scope)

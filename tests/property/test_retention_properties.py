@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from hypothesis import example, given, settings, strategies as st
 from long_forms import LONG
 
@@ -176,12 +177,11 @@ def test_the_next_stage_comes_as_in_sql(sql, policy, stage, initial, accesses, a
         assert abs(expected - found) <= timedelta(microseconds=1 + far / 100)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
-     {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}],
+@every_case(
+    {"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
+    {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}
 )  # fmt: skip
-def test_both_refuse_what_means_nothing(sql, wrong):
+def test_both_refuse_what_means_nothing(wrong, sql):
     values: dict[str, Any] = {"initial": 0.7, "accesses": 0, "arousal": 0.0, "decay": 0.1} | wrong
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
         asked(sql, SCORE, {**values, "read_at": READ_AT, "as_of": READ_AT})
@@ -197,15 +197,12 @@ def test_the_documented_call_works(sql):
     assert abs(retention_score(initial=0.2, days=3, accesses=5) - found) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("expected", "value"),
-    [
-        (0.7, '{"metadata": {"emotion": {"arousal": 0.7}}}'),
-        (1.0, '{"metadata": {"emotion": {"arousal": 1e400}}}'),
-        (0.0, '{"metadata": {"emotion": {"arousal": -3}}}'),
-        (0.0, '{"metadata": {"emotion": {"arousal": "high"}}}'),
-        (0.0, '{"metadata": {"emotion": "calm"}}'), (0.0, '{"metadata": null}'), (0.0, "[]"),
-    ],
+@every_case(
+    (0.7, '{"metadata": {"emotion": {"arousal": 0.7}}}'),
+    (1.0, '{"metadata": {"emotion": {"arousal": 1e400}}}'),
+    (0.0, '{"metadata": {"emotion": {"arousal": -3}}}'),
+    (0.0, '{"metadata": {"emotion": {"arousal": "high"}}}'),
+    (0.0, '{"metadata": {"emotion": "calm"}}'), (0.0, '{"metadata": null}'), (0.0, "[]"),
 )  # fmt: skip
-def test_arousal_is_read_out_of_whatever_metadata_hold(sql, expected, value):
+def test_arousal_is_read_out_of_whatever_metadata_hold(expected, value, sql):
     assert expected == asked(sql, "memory_arousal(%(value)s::jsonb)", {"value": value})

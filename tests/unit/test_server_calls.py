@@ -106,16 +106,11 @@ def test_what_may_fail_for_ever_is_tried_so_many_times(code):
 
 
 @every_case(1205, 4038, 6225)
-def test_what_passes_by_itself_is_waited_for(code):
+def test_what_passes_by_itself_is_waited_for_and_uses_no_try_up(code):
     attempts = Attempts(time.monotonic() + HOUR)
     assert all(failed(attempts, code) for _ in range(10 * TRIES))
-    assert not failed(Attempts(PAST), code)
-
-
-def test_waiting_for_a_lock_uses_no_try_up():
-    attempts = Attempts(time.monotonic() + HOUR)
-    assert all(failed(attempts, 1205) for _ in range(10 * TRIES))
     assert failed(attempts, 2013)
+    assert not failed(Attempts(PAST), code)
 
 
 def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time():
