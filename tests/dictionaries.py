@@ -7,7 +7,6 @@ import json
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -44,7 +43,7 @@ def run(policy: ops.Policy[T], world: Tables, now: datetime | None = None) -> T:
 
     now: the moment of the verbs that it yields, if it yields any.
     """
-    held = deepcopy(world)
+    held = defaultdict(list, _copied(world))
     own = _verbs(held, now)
     answers: Any = None
     try:
@@ -61,6 +60,16 @@ def run(policy: ops.Policy[T], world: Tables, now: datetime | None = None) -> T:
                 answers = []
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of dictionaries, lists and tuples; what else a row holds never changes."""
+    match value:
+        case dict():
+            return {name: _copied(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(_copied, value))
+    return value
 
 
 def _whole(table: str, row: Mapping[str, Any]) -> Record:
@@ -87,7 +96,7 @@ def _done(world: Tables, operation: ops.Operation) -> list[ops.Row]:
                 _delete(world, operation.table, fitting)
             else:
                 for one in fitting:
-                    one.update(deepcopy(dict(operation.values)))
+                    one.update(_copied(dict(operation.values)))
             return [tuple(one[name] for name in operation.returning) for one in fitting]
         case ops.UpdateEach():
             names = (*operation.key, *operation.columns)
@@ -95,14 +104,14 @@ def _done(world: Tables, operation: ops.Operation) -> list[ops.Row]:
                 row = dict(zip(names, values, strict=True))
                 for one in world[operation.table]:
                     if all(one[name] == row[name] for name in operation.key):
-                        one.update(deepcopy(row))
+                        one.update(_copied(row))
         case _:
             raise NotImplementedError(operation)
     return []
 
 
 def _insert(world: Tables, insert: ops.Insert, row: Record) -> None:
-    new = _whole(insert.table, deepcopy(row))
+    new = _whole(insert.table, _copied(row))
     key = described()[insert.table].key
     there = [one for one in world[insert.table] if all(one[name] == new[name] for name in key)]
     if not there:
@@ -129,9 +138,11 @@ def _delete(world: Tables, table: str, rows: Sequence[Record]) -> None:
 
 
 def _selected(world: Tables, select: ops.Select) -> list[ops.Row]:
-    found = [{f"t.{name}": value for name, value in one.items()} for one in world[select.table]]
+    own = [one for one in select.where if not any("." in name for name in one.columns)]
+    fitting = [one for one in world[select.table] if _fits(one, own)]
+    found = [{f"t.{name}": value for name, value in one.items()} for one in fitting]
     for join in select.joins:
-        found = [row for one in found for row in _joined(world, one, join)]
+        found = _joined(world, found, join)
     found = [one for one in found if _fits(one, select.where, "t.")]
     for name in reversed(select.order):
         column = _full(name.removeprefix("-"))
@@ -139,18 +150,19 @@ def _selected(world: Tables, select: ops.Select) -> list[ops.Row]:
     rows = list(_columns(found, select.columns))
     if select.is_distinct:
         rows = [row for place, row in enumerate(rows) if row not in rows[:place]]
-    return deepcopy(rows[: select.limit])
+    copied: list[ops.Row] = _copied(rows[: select.limit])
+    return copied
 
 
-def _joined(world: Tables, row: Record, join: Any) -> Iterator[Record]:
-    partners = [
-        {f"{join.alias}.{name}": value for name, value in one.items()}
-        for one in world[join.table]
-        if all(row[_full(own)] == one[its] for own, its in join.on)
-    ]
+def _joined(world: Tables, rows: Sequence[Record], join: Any) -> list[Record]:
+    partners: dict[ops.Row, list[Record]] = {}
+    for one in world[join.table]:
+        partner = {f"{join.alias}.{name}": value for name, value in one.items()}
+        partners.setdefault(tuple(one[its] for _, its in join.on), []).append(partner)
     nothing = {f"{join.alias}.{name}": None for name in described()[join.table].columns}
-    for partner in partners or ([nothing] if join.is_left else []):
-        yield {**row, **partner}
+    keys = [tuple(row[_full(own)] for own, _ in join.on) for row in rows]
+    others = [partners.get(key, [nothing] if join.is_left else []) for key in keys]
+    return [{**row, **one} for row, some in zip(rows, others, strict=True) for one in some]
 
 
 def _full(column: str) -> str:

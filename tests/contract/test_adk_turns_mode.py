@@ -41,15 +41,12 @@ async def found(service: Service, query: str, **who: str) -> list[MemoryEntry]:
     return (await service.search_memory(query=query, **{**WHO, **who})).memories
 
 
-async def test_a_session_is_one_entry_a_turn_and_an_empty_event_none(service):
+async def test_a_session_is_one_entry_a_turn_and_without_events_none(service):
+    await service.add_session_to_memory(session())
+    assert [] == await found(service, "anything")
     await service.add_session_to_memory(TOOLS)
     entries = await found(service, "fine optimising compiler")
     assert ["t1", "t3"] == sorted(entry.id for entry in entries)
-
-
-async def test_a_session_without_events_is_no_error(service):
-    await service.add_session_to_memory(session())
-    assert [] == await found(service, "anything")
 
 
 async def test_an_entry_has_the_words_author_time_and_nothing_else(service):
@@ -90,14 +87,11 @@ async def test_words_find_the_turns_that_hold_them(service):
         assert ids == {entry.id for entry in await found(service, query)}, query
 
 
-async def test_users_and_applications_are_apart(service):
+async def test_users_and_applications_are_apart_and_a_slash_in_a_name_is_no_border(service):
     await service.add_session_to_memory(TRIPS)
     await service.add_session_to_memory(session(said("p1", "The vault is blue."), user_id="lee"))
     assert [] == await found(service, "vault")
     assert ["The vault is blue."] == texts(await found(service, "vault", user_id="lee"))
-
-
-async def test_a_slash_in_a_name_is_no_border(service):
     slashed = session(said("s1", "The vault is blue."), app_name="a/b", user_id="c")
     await service.add_session_to_memory(slashed)
     assert [] == await found(service, "vault", app_name="a", user_id="b/c")

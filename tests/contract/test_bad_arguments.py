@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from every_case import every_case
 from turns import said
 
 from adk_memory import OpenMemoryService, PgSessionService
@@ -110,18 +111,18 @@ CALLS: list[tuple[Call, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "wrong"), CALLS)
-async def test_an_argument_that_means_nothing_is_named(memory, call, wrong):
+@every_case(*CALLS)
+async def test_an_argument_that_means_nothing_is_named(call, wrong, memory):
     with pytest.raises(InvalidInput, match=wrong):
         await call(memory)
     assert ["k"] == [one.key for one in await memory.list_memories(ANN)]
 
 
-NO_SCOPES: list[Any] = [None, "app/ann", ("app", "ann"), Scope("app", None)]
+NO_SCOPES: list[Any] = [(None,), ("app/ann",), (("app", "ann"),), (Scope("app", None),)]
 
 
-@pytest.mark.parametrize("scope", NO_SCOPES, ids=repr)
-async def test_what_is_no_scope_is_named_by_every_verb(memory, scope):
+@every_case(*NO_SCOPES)
+async def test_what_is_no_scope_is_named_by_every_verb(scope, memory):
     m, keeping = memory, memory.retention
     calls: list[tuple[Callable[..., Any], Sequence[Any]]] = [
         (keeping.pin, ["k"]), (keeping.unpin, ["k"]), (keeping.revive, ["k"]), (m.forget, ["k"]),
@@ -143,10 +144,9 @@ async def test_what_is_no_scope_is_named_by_every_verb(memory, scope):
             await verb(scope, *more)
 
 
-@pytest.mark.parametrize(
-    "field",
-    ["decay_rate", "threshold", "min_age_days", "archive_threshold", "archive_after_days",
-     "erase_threshold", "erase_after_days", "with_history"],
+@every_case(
+    "decay_rate", "threshold", "min_age_days", "archive_threshold", "archive_after_days",
+    "erase_threshold", "erase_after_days", "with_history"
 )  # fmt: skip
 def test_a_field_of_a_policy_that_means_nothing_is_named(field):
     for value in ("x", None, True, NAN, INF, -INF, -1, [0.1]):
@@ -160,19 +160,18 @@ def test_a_field_of_a_policy_that_means_nothing_is_named(field):
                 RetentionPolicy(**given)
 
 
-@pytest.mark.parametrize("options", [{"threshold": "x"}, {"min_age_days": None}, {"threshold": 2}])
-async def test_a_cleanup_of_adk_names_what_means_nothing(memory, options):
+@every_case({"threshold": "x"}, {"min_age_days": None}, {"threshold": 2})
+async def test_a_cleanup_of_adk_names_what_means_nothing(options, memory):
     service = OpenMemoryService(engine=memory)
     with pytest.raises(InvalidInput, match=f"^{next(iter(options))} must be"):
         await service.cleanup_memories(app_name=ANN.app, user_id="ann", **options)
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [(NOW.replace(tzinfo=None), "has no time zone"), (None, "must be a datetime"),
-     (NOW.timestamp(), "must be a datetime with a time zone")],
+@every_case(
+    (NOW.replace(tzinfo=None), "has no time zone"), (None, "must be a datetime"),
+    (NOW.timestamp(), "must be a datetime with a time zone")
 )  # fmt: skip
-async def test_a_clock_that_tells_no_moment_is_named(shared_dsn, answer, wrong):
+async def test_a_clock_that_tells_no_moment_is_named(answer, wrong, shared_dsn):
     def a_clock() -> Any:
         return answer
 
@@ -200,12 +199,8 @@ def strange(answer: Any) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("later", [False, True])
-@pytest.mark.parametrize(
-    "answer", [NAN, INF, -0.1, 1.1, "high", True, [1], KeyError("mood")], ids=repr
-)
-async def test_a_strength_that_means_nothing_is_named_and_nothing_is_half_written(
-    shared_dsn, scope, answer, later
-):
+@pytest.mark.parametrize("answer", [NAN, INF, -0.1, 1.1, "high", True, [1], KeyError("mood")])
+async def test_a_strength_that_means_nothing_is_named_not_written(shared_dsn, scope, answer, later):
     turns = [said(n, text) for n, text in enumerate(["I bake.", "I sail.", "I knit."])]
     async with open_memory(shared_dsn, worker=False, strength=strange(answer)) as memory:
         named = "my_strength given as strength"
@@ -243,8 +238,8 @@ OF_A_STORE: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "word"), OF_A_STORE.values(), ids=OF_A_STORE)
-async def test_an_argument_of_a_store_is_named(memory, call, word):
+@every_case(*OF_A_STORE.values())
+async def test_an_argument_of_a_store_is_named(call, word, memory):
     with pytest.raises(ValueError, match=word):
         await call(PgHippocampusStore(engine=memory))
 
@@ -287,27 +282,24 @@ def test_an_error_from_inside_is_told_from_one_that_is_raised_on_purpose():
     assert raw_place(InvalidInput(" "))
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"text": None}, "text of event 'e1' must be a text, got None"),
-        ({"text": b"x"}, "text of event 'e1' must be a text, got b'x'"),
-        ({"author": 5}, "author of event 'e1' must be a text, got 5"),
-        ({"metadata": None}, "metadata of event 'e1' must be a mapping, .* got None"),
-        ({"metadata": [("a", 1)]}, "metadata of event 'e1' must be a mapping"),
-        ({"event_id": ""}, "event_id must not be empty"),
-        ({"occurred_at": datetime(2026, 3, 2)}, "occurred_at of event 'e1' has no time zone"),  # noqa: DTZ001
-        ({"importance": NAN}, "importance must be between 1 and 10, got nan"),
-    ],
+@every_case(
+    ({"text": None}, "text of event 'e1' must be a text, got None"),
+    ({"text": b"x"}, "text of event 'e1' must be a text, got b'x'"),
+    ({"author": 5}, "author of event 'e1' must be a text, got 5"),
+    ({"metadata": None}, "metadata of event 'e1' must be a mapping, .* got None"),
+    ({"metadata": [("a", 1)]}, "metadata of event 'e1' must be a mapping"),
+    ({"event_id": ""}, "event_id must not be empty"),
+    ({"occurred_at": datetime(2026, 3, 2)}, "occurred_at of event 'e1' has no time zone"),  # noqa: DTZ001
+    ({"importance": NAN}, "importance must be between 1 and 10, got nan"),
 )
-async def test_an_event_says_what_is_wrong_with_it(memory, scope, changed, message):
+async def test_an_event_says_what_is_wrong_with_it(changed, message, memory, scope):
     with pytest.raises(InvalidInput, match=message):
         await memory.append_events(scope, "s", [SAID, replace(SAID, **changed)])
     assert [] == await memory.list_memories(scope)
 
 
-@pytest.mark.parametrize("metadata", [None, "x", 5, ["a"], [("a", 1)]])
-async def test_metadata_of_a_memory_must_be_a_mapping(memory, scope, metadata):
+@every_case(None, "x", 5, ["a"], [("a", 1)])
+async def test_metadata_of_a_memory_must_be_a_mapping(metadata, memory, scope):
     with pytest.raises(InvalidInput, match="metadata of a memory must be a mapping"):
         await memory.remember(scope, NewMemory(text="I like tea.", metadata=metadata))
     assert [] == await memory.list_memories(scope)
@@ -326,8 +318,8 @@ async def test_what_is_no_event_is_shown(memory):
         await memory.append_events(ANN, "s", [given])
 
 
-@pytest.mark.parametrize("thread", ["", None, 5, "a\0b", "a\ud800"])
-async def test_a_thread_that_cannot_be_is_named(memory, thread):
+@every_case("", None, 5, "a\0b", "a\ud800")
+async def test_a_thread_that_cannot_be_is_named(thread, memory):
     with pytest.raises(InvalidInput, match="^thread_id "):
         await memory.append_events(ANN, thread, [SAID])
     with pytest.raises(InvalidInput, match="^thread_id "):

@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Any
-from zlib import crc32
 
 import psycopg
 import pytest
+from every_case import every_case
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
@@ -21,6 +21,7 @@ from turns import said
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
+from langgraph_store.conformance.samples import word_vectors
 from shared_core import CallableEmbedder, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.errors import BatchError, EmbeddingMismatch, InvalidInput, ModelUnavailable
 
@@ -28,12 +29,6 @@ HERE = ("memories", "alice")
 ALICE = Scope("app", "alice")
 NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 TABLES = ("threads", "events", "memories", "embeddings", "facts", "memory_sources", "runs")
-
-
-def word_vectors(texts: list[str], length: int = 64) -> list[list[float]]:
-    """Bags of words: texts that share words are near."""
-    bags = [[crc32(word.encode()) % length for word in text.lower().split()] for text in texts]
-    return [[0.1 + bag.count(n) for n in range(length)] for bag in bags]
 
 
 @pytest.fixture
@@ -194,8 +189,8 @@ async def test_long_ids_work_or_are_refused_clearly(ours, length, alphabet, dsn)
         assert rows(dsn).get("memories", 0) == written
 
 
-@pytest.mark.parametrize("blank", [" ", "\t\n", "\u3000"], ids=repr)
-async def test_a_blank_name_is_nobody(engine, blank):
+@every_case(" ", "\t\n", "\u3000")
+async def test_a_blank_name_is_nobody(blank, engine):
     for scope, name in ((Scope(blank, "u"), "app_name"), (Scope("a", blank), "user_id")):
         with pytest.raises(InvalidInput, match=f"{name} must not be blank"):
             await engine.remember(scope, "tea")
@@ -203,8 +198,8 @@ async def test_a_blank_name_is_nobody(engine, blank):
             await engine.process_memory("tea", scope.user, app=scope.app)
 
 
-@pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800", None, 7], ids=repr)
-async def test_an_id_that_cannot_be_stored_is_named_in_the_error(engine, dsn, bad):
+@every_case("", "a\x00b", "\ud800", None, 7)
+async def test_an_id_that_cannot_be_stored_is_named_in_the_error(bad, engine, dsn):
     for scope in (Scope(bad, "u"), Scope("a", bad)):
         for call in (partial(engine.remember, scope, "tea"), partial(engine.recall, scope, "tea"),
                      partial(engine.append_events, scope, "s", [said("e1", "tea")]),
@@ -222,8 +217,8 @@ async def test_an_id_that_cannot_be_stored_is_named_in_the_error(engine, dsn, ba
     assert rows(dsn) == {}
 
 
-@pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800"], ids=repr)
-async def test_what_cannot_be_stored_is_never_there(ours, bad):
+@every_case("", "a\x00b", "\ud800")
+async def test_what_cannot_be_stored_is_never_there(bad, ours):
     await ours.aput(HERE, "k", {"n": 1})
     assert await ours.aget(HERE, bad) is None
     await ours.adelete(HERE, bad)
@@ -232,8 +227,8 @@ async def test_what_cannot_be_stored_is_never_there(ours, bad):
     assert len(await ours.asearch(HERE, filter={"n": {"$ne": bad}})) == 1
 
 
-@pytest.mark.parametrize("bad", ["", "a.b", 1, "a\x00b", "a\ud800"], ids=repr)
-async def test_a_label_that_cannot_be_used_is_an_error(ours, bad):
+@every_case("", "a.b", 1, "a\x00b", "a\ud800")
+async def test_a_label_that_cannot_be_used_is_an_error(bad, ours):
     listing = ListNamespacesOp((MatchCondition("suffix", (bad,)),))
     for op in (GetOp((bad,), "k"), PutOp(("a", bad), "k", {}), SearchOp((bad,)), listing):
         with pytest.raises(ValueError, match=r"[Nn]amespace|label"):
@@ -272,8 +267,8 @@ NONSENSE: list[tuple[Callable[[PgHippocampusStore], Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "word"), NONSENSE)
-def test_an_argument_that_makes_no_sense_is_a_clear_error(ours, dsn, call, word):
+@every_case(*NONSENSE)
+def test_an_argument_that_makes_no_sense_is_a_clear_error(call, word, ours, dsn):
     with pytest.raises(InvalidInput, match=word):
         call(ours)
     assert rows(dsn) == {}
@@ -338,7 +333,7 @@ async def test_what_a_failed_consolidation_left_undone_is_done_next_time(dsn):
 
 async def test_an_embedder_that_changes_its_length_is_refused(dsn):
     length = 8
-    toy = CallableEmbedder(lambda texts: word_vectors(texts, length), model="toy")
+    toy = CallableEmbedder(lambda texts: [[1.0] * length for _ in texts], model="toy")
     async with open_memory(dsn, embedder=toy) as engine:
         await engine.remember(ALICE, "tea")
         before, length = rows(dsn), 9

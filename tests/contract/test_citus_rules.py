@@ -18,16 +18,7 @@ from pglast.visitors import Visitor
 from shared_core import CapabilityMissing, Scope, open_memory
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.ports import operations as ops
-from shared_core.storage.postgres.connection.citus import (
-    ABOVE_SCOPE,
-    ON_COORDINATOR,
-    REFERENCES,
-    WITHIN_SCOPE,
-    bound_everywhere,
-    place_of,
-    propagated,
-    spread,
-)
+from shared_core.storage.postgres.connection import citus
 from shared_core.storage.postgres.connection.migrations import migrations
 from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import named_pieces, statement
@@ -66,21 +57,18 @@ def catalog(dsn):
 @pytest.fixture
 def spread_ones(catalog):
     """The names of the tables that lie on the nodes."""
-    return {name for (name,) in catalog.execute(TABLES) if place_of(name) == "distributed"}
+    return {name for (name,) in catalog.execute(TABLES) if citus.place_of(name) == "distributed"}
 
 
-def test_every_table_of_tenants_is_spread(catalog, spread_ones):
+def test_every_table_of_tenants_is_spread_and_its_keys_hold_the_tenant_first(catalog, spread_ones):
     found = catalog.execute(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = 'hippocampus'"
         " AND column_name = 'tenant_id' AND is_nullable = 'NO' AND data_type = 'text'"
         " AND is_generated = 'NEVER'"
     )
-    whole = {*ON_COORDINATOR, *REFERENCES}
+    whole = {*citus.ON_COORDINATOR, *citus.REFERENCES}
     assert {name for (name,) in found} - whole == spread_ones
     assert whole <= {name for (name,) in catalog.execute(TABLES)}
-
-
-def test_every_key_holds_the_tenant_first(catalog, spread_ones):
     keys = catalog.execute(
         "SELECT c.relname, i.indexrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum = i.indkey[0])"
@@ -93,7 +81,7 @@ def test_every_key_holds_the_tenant_first(catalog, spread_ones):
     assert [row for row in of_these if row[2] != "tenant_id"] == []
 
 
-def test_what_refers_refers_within_the_tenant(catalog):
+def test_what_refers_refers_within_the_tenant_and_no_trigger_is_needed(catalog):
     found = catalog.execute(
         "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.conrelid AND attnum = c.conkey[1]),"
@@ -105,14 +93,11 @@ def test_what_refers_refers_within_the_tenant(catalog):
     outside = [
         row
         for row in found
-        if row[0].removeprefix("hippocampus.") not in ON_COORDINATOR
-        and row[1].removeprefix("hippocampus.") not in REFERENCES
+        if row[0].removeprefix("hippocampus.") not in citus.ON_COORDINATOR
+        and row[1].removeprefix("hippocampus.") not in citus.REFERENCES
         and row[2:] != ("tenant_id", "tenant_id")
     ]
     assert outside == []
-
-
-def test_no_trigger_is_needed(catalog):
     assert catalog.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").fetchall() == []
 
 
@@ -246,8 +231,23 @@ def test_no_statement_merges_or_writes_what_each_node_would_make_up(spread_ones,
     assert [name for name, one in makes_up.items() if one.tables & spread_ones] == []
 
 
-def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named):
+def test_rows_are_locked_within_a_tenant_and_settings_reach_the_workers(named):
     assert [name for name, found in named.items() if found.locks and name in ACROSS_TENANTS] == []
+    """All that is known beforehand is sent on; "bind" has a form of its own."""
+    kept = []
+    for name, found in named.items():
+        text = statement(name, literals=LITERALS)
+        values = dict.fromkeys(re.findall(r"%\((\w+)\)", text.decode()), "x")
+        if "set_config" in found.functions and citus.propagated((text, values)) == [(text, values)]:
+            kept.append(name)
+    assert sorted(kept) == sorted(SPREAD_LATE)
+    tuning = (statement("tune_index_search"), {"ef_search": 40, "max_scan": 100})
+    [first, second, *_, last] = citus.propagated(tuning)
+    assert first == (b"SET LOCAL hnsw.iterative_scan TO 'relaxed_order'", {})
+    assert second == (b"SET LOCAL hnsw.ef_search TO '40'", {})
+    assert last == (b"SET LOCAL jit TO 'off'", {})
+    [(text, _), *_] = citus.propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))
+    assert text.startswith(b"SELECT")
 
 
 def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, named):
@@ -256,35 +256,13 @@ def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, nam
     asked = {name for name, one in on_nodes.items() if any(map(of_a_node.match, one.functions))}
     hints = {name for name in asked if named[name].tables & {"consolidation_jobs"}}
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
-
-
-def test_statements_of_both_places_are_known(spread_ones, named):
-    on_nodes = {name: one.tables for name, one in named.items() if one.tables & spread_ones}
-    both = {name for name, tables in on_nodes.items() if tables & set(ON_COORDINATOR)}
+    both = {name for name, one in on_nodes.items() if one.tables & set(citus.ON_COORDINATOR)}
     assert both == set(OF_BOTH_PLACES)
-
-
-def test_settings_reach_the_workers(named):
-    """All that is known beforehand is sent on; "bind" has a form of its own."""
-    kept = []
-    for name, found in named.items():
-        text = statement(name, literals=LITERALS)
-        values = dict.fromkeys(re.findall(r"%\((\w+)\)", text.decode()), "x")
-        if "set_config" in found.functions and propagated((text, values)) == [(text, values)]:
-            kept.append(name)
-    assert sorted(kept) == sorted(SPREAD_LATE)
-    tuning = (statement("tune_index_search"), {"ef_search": 40, "max_scan": 100})
-    [first, second, *_, last] = propagated(tuning)
-    assert first == (b"SET LOCAL hnsw.iterative_scan TO 'relaxed_order'", {})
-    assert second == (b"SET LOCAL hnsw.ef_search TO '40'", {})
-    assert last == (b"SET LOCAL jit TO 'off'", {})
-    [(text, _), *_] = propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))
-    assert text.startswith(b"SELECT")
 
 
 def test_identities_are_literals_in_the_text_of_set_local():
     bound = {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
-    steps = bound_everywhere(bound)
+    steps = citus.bound_everywhere(bound)
     assert [text for text, values in steps if values] == []
     assert steps[-1][0] == b"SET LOCAL hippocampus.scope TO '/it''s 100%%/(x)s/'"
 
@@ -336,7 +314,7 @@ async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(dsn, mo
 
 def test_without_citus_it_is_said_how_to_get_it(dsn):
     with pytest.raises(CapabilityMissing, match="no extension citus"):
-        spread(dsn, "hippocampus")
+        citus.spread(dsn, "hippocampus")
 
 
 # What a real cluster refused
@@ -530,25 +508,22 @@ def refusing(dsn):
         names = {name for (name,) in tables}
         found = re.compile(rf"(?:FROM|JOIN|INTO|UPDATE)\s+(?:{'|'.join(names)})\b", re.IGNORECASE)
         return Catalog(
-            spread={name for name in names if place_of(name) == "distributed"},
+            spread={name for name in names if citus.place_of(name) == "distributed"},
             reading={name for name, body in functions if found.search(body)},
             unsteady={name for (name,) in unsteady} - {"timezone"},
         )
 
 
 def test_no_policy_of_a_spread_table_has_a_sub_select():
-    assert "SELECT" not in " ".join((WITHIN_SCOPE, *ABOVE_SCOPE.values()))
+    assert "SELECT" not in " ".join((citus.WITHIN_SCOPE, *citus.ABOVE_SCOPE.values()))
 
 
-def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing):
+def test_statements_and_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     names = set(named_pieces()[0]) - set(ACROSS_TENANTS)
     refused = broken(refusing, {name: statement(name, literals=LITERALS) for name in names})
     known = {*OVER_SEVERAL_NODES, *ON_ONE_NODE}
     assert {} == {name: sorted(why) for name, why in refused.items() if name not in known}
     assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"
-
-
-def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     texts = {name: compiled(one, "/app/ana/")[0] for name, one in OPERATIONS.items()}
     assert broken(refusing, texts) == {}
 

@@ -240,7 +240,7 @@ def test_an_area_that_is_none_is_bad_input_too(run):
     ("option", "factory", "passes", "area"),
     [("--memory", "memories", False, ""), ("--sessions", "our_sessions", True, "Written state")],
 )
-def test_services_of_adk_are_reported_too(
+def test_services_of_adk_have_reports(
     run, server, template, tmp_path, option, factory, passes, area
 ):
     done = run(

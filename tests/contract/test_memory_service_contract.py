@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from emptied_database import lent
+from every_case import every_case
 from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
@@ -100,14 +101,11 @@ async def test_of_two_events_with_one_id_the_first_counts_until_its_words_change
     assert await turns(ours, "tea") == ["tea once more"]
 
 
-async def test_a_deleted_event_leaves_the_memory(ours):
+async def test_a_deleted_event_leaves_the_memory_and_a_search_returns_ten_memories(ours):
     events = [event(f"e{number}", f"tea {number}") for number in range(4)]
     for kept in ([0, 1, 2, 3], [2, 3], [0, 2, 3]):
         await ours.add_session_to_memory(session(*(events[number] for number in kept)))
     assert {*await turns(ours, "tea")} == {"tea 0", "tea 2", "tea 3"}
-
-
-async def test_a_search_returns_ten_memories_at_most(ours):
     await ours.add_session_to_memory(session(*(event(f"e{n}", f"tea {n}") for n in range(30))))
     assert len(await search(ours, "tea")) == 10
 
@@ -151,13 +149,13 @@ async def test_top_k_bounds_a_search(ours):
         Service(top_k=0)
 
 
-@pytest.mark.parametrize(
-    "bad", [entry(" "), entry("tea", custom_metadata={"ttl": "soon"}), entry("tea", id="a\x00b"),
+@every_case(
+    entry(" "), entry("tea", custom_metadata={"ttl": "soon"}), entry("tea", id="a\x00b"),
             MemoryEntry(content=types.Content(parts=[])), MemoryEntry(content=types.Content()),
             MemoryEntry(content=types.Content(parts=[Part(text="hm", thought=True)])),
-            entry("tea", custom_metadata={"hippocampus": {"importance": 11}})],
+            entry("tea", custom_metadata={"hippocampus": {"importance": 11}})
 )  # fmt: skip
-async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(ours, database, bad):
+async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(bad, ours, database):
     with pytest.raises(InvalidInput):
         await ours.add_memory(memories=[entry("good tea"), bad], **WHO)
     assert rows(database.dsn) == 0
@@ -178,16 +176,13 @@ async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours):
     assert await search(ours, "tea") == []
 
 
-async def test_a_closed_service_opens_again_at_its_next_use(dsn):
+async def test_a_closed_service_opens_again_and_leaves_a_shared_memory_open(dsn):
     service = Service(dsn, embedder=word_vectors)
     await service.close()
     await service.add_memory(memories=[entry("tea")], **WHO)
     await service.close()
     assert texts(await search(service, "tea")) == ["tea"]
     await service.close()
-
-
-async def test_closing_a_service_leaves_a_shared_memory_open(dsn):
     async with open_memory(dsn, embedder=word_vectors) as engine:
         async with Service(engine=engine) as service:
             await service.add_memory(memories=[entry("tea")], **WHO)
@@ -283,31 +278,27 @@ def service(bundled):
     return Service(engine=memory)
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [({"top_k": 0}, "top_k"), ({"max_chars": 0}, "max_chars"),
-     ({"min_relevance": 1.5}, "min_relevance"), ({"deadline_s": 0}, "deadline_s"),
-     ({"uri": "mysql://host"}, "mysql")],
+@every_case(
+    ({"top_k": 0}, "top_k"), ({"max_chars": 0}, "max_chars"),
+    ({"min_relevance": 1.5}, "min_relevance"), ({"deadline_s": 0}, "deadline_s"),
+    ({"uri": "mysql://host"}, "mysql")
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         Service(**options)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "complaint"),
-    [
-        ({"ttl": "soon"}, "ttl"), ({"ttl": -1}, "ttl"), ({"ttl": True}, "ttl"),
-        ({"ttl": timedelta(days=99_999)}, "ttl"), ({"hippocampus": {"ttl": "soon"}}, "ttl"),
-        ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
-        ({"hippocampus": {"importance": True}}, "importance"),
-        ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
-        ({"hippocampus": {"wait": "yes"}}, "wait must be True or False"),
-        ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, strategy, ttl, wait.*tags"),
-        ({"hippocampus": "on"}, "a dict of importance, kind, strategy, ttl, wait"),
-    ],
+@every_case(
+    ({"ttl": "soon"}, "ttl"), ({"ttl": -1}, "ttl"), ({"ttl": True}, "ttl"),
+    ({"ttl": timedelta(days=99_999)}, "ttl"), ({"hippocampus": {"ttl": "soon"}}, "ttl"),
+    ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
+    ({"hippocampus": {"importance": True}}, "importance"),
+    ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
+    ({"hippocampus": {"wait": "yes"}}, "wait must be True or False"),
+    ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, strategy, ttl, wait.*tags"),
+    ({"hippocampus": "on"}, "a dict of importance, kind, strategy, ttl, wait"),
 )  # fmt: skip
-async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(service, metadata, complaint):
+async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(metadata, complaint, service):
     with pytest.raises(InvalidInput, match=complaint):
         await tell(service, said("tea"), custom_metadata=metadata)
     assert [] == await service.list_memories(**WHO)
@@ -437,9 +428,7 @@ async def test_memories_are_listed_in_pages_and_by_kind(service):
             await service.list_memories(**WHO, **wrong)  # type: ignore[arg-type]
 
 
-async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingestion(
-    server, dsn, caplog
-):
+async def test_a_database_that_is_away_fails_open_on_search_and_loudly_else(server, dsn, caplog):
     name = conninfo_to_dict(dsn)["dbname"]
     event = said("I drink tea.")
     async with Service(dsn) as service:

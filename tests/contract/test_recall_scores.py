@@ -15,6 +15,7 @@ import numpy as np
 import psycopg
 import pytest
 from numpy.typing import NDArray
+from toy_models import ToyModel
 from turns import said
 
 from shared_core import Scope, open_memory
@@ -32,16 +33,13 @@ DIMENSIONS = 16
 CANDIDATES = 30
 
 
-class Drawn:
+class Drawn(ToyModel):
     """An embedder that draws the same vector for the same text."""
 
     model = "drawn"
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         return np.stack([self._vector(text) for text in texts])
-
-    async def embed_query(self, text: str) -> Vectors:
-        return await self.embed_passages([text])
 
     def _vector(self, text: str) -> Vectors:
         drawn = np.random.default_rng(random.Random(text).randrange(2**32)).normal(size=DIMENSIONS)

@@ -119,12 +119,9 @@ def bind(connection: Connection, scope: str | None) -> None:
         connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
 
 
-def test_these_tests_know_every_table_with_a_tenant(superuser):
+def test_these_tests_know_every_table_with_a_tenant_and_each_forces_row_security(superuser):
     assert set(FILL) == {table for (table,) in superuser.execute(GUARDED.encode())}
     assert {table for table in FILL if tenants(superuser, table) != {ALICE, BOB}} == set()
-
-
-def test_every_table_with_a_tenant_forces_row_security_for_all_commands(superuser):
     query = f"""
         SELECT c.relname FROM pg_class c
         WHERE c.relname IN ({GUARDED}) AND c.relnamespace = 'hippocampus'::regnamespace
@@ -174,16 +171,13 @@ def test_nothing_in_the_schema_goes_around_row_security(superuser):
     assert superuser.execute(role, ["hippocampus_app"]).fetchall() == [(False, False, False)]
 
 
-def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app):
+def test_a_bound_scope_sees_its_own_rows_and_one_that_is_no_path_above_a_tenant_nothing(app):
     for scope in (
         None, "", "/app/ali", "/app/alic", "/app/alice", "app/alice/", "/app/_lice/", "/%/", "%",
         "/APP/ALICE/", "/app/alice/memories/", " ", "/app/carol/", "/ap",
     ):  # fmt: skip
         bind(app, scope)
         assert {table: set() for table in FILL} == {t: tenants(app, t) for t in FILL}, scope
-
-
-def test_a_bound_scope_sees_its_own_rows_and_no_others(app):
     both = {ALICE, BOB}
     for scope, seen in ((ALICE, {ALICE}), (BOB, {BOB}), ("/app/", both), ("/", both)):
         bind(app, scope)
@@ -200,16 +194,12 @@ def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(app, su
     assert {"/app/"} == tenants(app, "shared_state")
 
 
-def test_no_row_is_inserted_outside_the_scope(app):
+def test_no_row_is_inserted_or_moved_outside_the_scope(app):
     for scope in (None, "", ALICE):
         bind(app, scope)
         for table in FILL:
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
                 fill(app, table, "/app/mallory/")
-
-
-def test_no_row_is_moved_out_of_the_scope(app):
-    bind(app, ALICE)
     for table in FILL:
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             app.execute(f"UPDATE {table} SET tenant_id = '/app/mallory/'".encode())
@@ -236,7 +226,7 @@ def test_a_scope_reads_the_models_and_changes_none(app, superuser):
     assert models == superuser.execute("TABLE embedding_models").fetchall()
 
 
-def test_the_application_may_not_change_the_rules(app):
+def test_the_application_may_not_change_the_rules_or_switch_them_off(app):
     bind(app, ALICE)
     for statement in (
         "TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
@@ -245,9 +235,6 @@ def test_the_application_may_not_change_the_rules(app):
     ):  # fmt: skip
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             app.execute(statement.encode())
-
-
-def test_switching_row_security_off_is_an_error_and_shows_nothing(app):
     app.execute("SET row_security = off")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
         tenants(app, "memories")

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from every_case import every_case
 from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.base import PutOp
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from toy_models import ToyModel
 
 from langgraph_store import BatchError, PgHippocampusStore
 from shared_core import InvalidInput, Scope, open_memory, run_sync
 from shared_core.ports import WriteItem
 
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
 HERE = ("app", "ann", "notes")
 ANN = Scope("app", "ann")
 FAR = ("app", "bob", "profile", "user", "me")
@@ -56,34 +59,24 @@ def test_vectors_are_ranked_by_the_distance_that_is_asked_for(dsn, distance, ord
         assert order[1] == second.key
 
 
-def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn):
-    with PgHippocampusStore(empty_dsn, index=index(distance_type="l2")) as store:
-        with pytest.raises(Exception, match="65,504"):
-            store.put(HERE, "k", {"text": "70000 1"})
-        assert store.get(HERE, "k") is None
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"dims": 0}, "dims"), ({"dims": "2"}, "dims"), ({"dims": True}, "dims"),
-        ({"distance_type": "hamming"}, "hamming.*cosine"), ({"distance": "l2"}, "distance"),
-        ({"ann_index_config": {"lists": 3}}, "lists"), ({"ann_index_config": []}, "ann_index"),
-        ({"fields": ""}, "field path"), ({"embed": None}, "'dims'.*'embed'"),
-        ({"embed": "e6"}, "e6.*e5"), ({"embed": "nobody:x"}, "nobody"),
-        ({"embed": "e5", "dims": 512}, "512.*384"),
-        (["x"], "index"), ({"ttl": {"omit": True}}, "omit"),
-        ({"pool_config": {"size": 3}}, "size"), ({"pool_config": {"max_size": "3"}}, "max_size"),
-        ({"pool_config": {"kwargs": {"hots": "x"}}}, "hots"),
-        ({"pool_config": {"kwargs": {1: 2}}}, "names with texts"),
-        ({"pool_config": {"kwargs": {"user": object()}}}, "names with texts"),
-    ],
+@every_case(
+    ({"dims": 0}, "dims"), ({"dims": "2"}, "dims"), ({"dims": True}, "dims"),
+    ({"distance_type": "hamming"}, "hamming.*cosine"), ({"distance": "l2"}, "distance"),
+    ({"ann_index_config": {"lists": 3}}, "lists"), ({"ann_index_config": []}, "ann_index"),
+    ({"fields": ""}, "field path"), ({"embed": None}, "'dims'.*'embed'"),
+    ({"embed": "e6"}, "e6.*e5"), ({"embed": "nobody:x"}, "nobody"),
+    ({"embed": "e5", "dims": 512}, "512.*384"),
+    (["x"], "index"), ({"ttl": {"omit": True}}, "omit"),
+    ({"pool_config": {"size": 3}}, "size"), ({"pool_config": {"max_size": "3"}}, "max_size"),
+    ({"pool_config": {"kwargs": {"hots": "x"}}}, "hots"),
+    ({"pool_config": {"kwargs": {1: 2}}}, "names with texts"),
+    ({"pool_config": {"kwargs": {"user": object()}}}, "names with texts"),
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_used_is_refused_by_name(config, said):
     others: Any = isinstance(config, dict) and config.keys() & {"ttl", "pool_config"}
     options = config if others else {"index": index(**config) if config != ["x"] else config}
     with pytest.raises(InvalidInput, match=said):
-        PgHippocampusStore("postgresql://nobody@127.0.0.1:1/nothing", **options)
+        PgHippocampusStore(NOWHERE, **options)
 
 
 def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors():
@@ -94,27 +87,27 @@ def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors()
     PgHippocampusStore(pool_config={"kwargs": {"autocommit": True}})
 
 
-def test_an_engine_has_its_embedder(empty_dsn):
-    engine = open_memory(empty_dsn, embedder=Plane())
+def test_vectors_of_other_dimensions_or_with_numbers_that_none_can_hold_are_refused(dsn):
+    for options, text, told in (
+        ({"dims": 3}, "1 0", "'dims'.* is 3.*2 dimensions"),
+        ({"distance_type": "l2"}, "70000 1", "65,504"),
+    ):
+        with PgHippocampusStore(dsn, index=index(**options)) as store:
+            with pytest.raises(Exception, match=told):
+                store.put(HERE, "k", {"text": text})
+            assert store.get(HERE, "k") is None
+
+
+def test_its_configuration_can_be_read_and_an_engine_has_its_embedder():
     with pytest.raises(InvalidInput, match="'embed'"):
-        PgHippocampusStore(engine=engine, index=index())
-
-
-def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(empty_dsn):
-    with PgHippocampusStore(empty_dsn, index=index(dims=3)) as store:
-        with pytest.raises(InvalidInput, match="'dims'.* is 3.*2 dimensions"):
-            store.put(HERE, "k", {"text": "1 0"})
-        assert store.get(HERE, "k") is None
-
-
-def test_its_configuration_can_be_read(empty_dsn):
+        PgHippocampusStore(engine=open_memory(NOWHERE, embedder=Plane()), index=index())
     config = index(ann_index_config={"kind": "hnsw", "vector_type": "halfvec"}, fields=["text"])
-    store = PgHippocampusStore(empty_dsn, index=config, ttl={"default_ttl": 1})
+    store = PgHippocampusStore(NOWHERE, index=config, ttl={"default_ttl": 1})
     assert (config, config["embed"]) == (store.index_config, store.embeddings)
     assert {"default_ttl": 1} == store.ttl_config
-    plain = PgHippocampusStore(empty_dsn)
+    plain = PgHippocampusStore(NOWHERE)
     assert (None, None, None) == (plain.index_config, plain.embeddings, plain.ttl_config)
-    named = PgHippocampusStore(empty_dsn, index={"dims": 512, "embed": "use"}).embeddings
+    named = PgHippocampusStore(NOWHERE, index={"dims": 512, "embed": "use"}).embeddings
     assert named is not None and 512 == len(named.embed_query("tea"))
 
 
@@ -171,9 +164,9 @@ def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn):
         PgHippocampusStore(3)
 
 
-async def test_an_async_pool_does_as_well(empty_dsn):
+async def test_an_async_pool_does_as_well(dsn):
     async with (
-        AsyncConnectionPool(empty_dsn, min_size=1, max_size=2, open=False) as pool,
+        AsyncConnectionPool(dsn, min_size=1, max_size=2, open=False) as pool,
         PgHippocampusStore(pool) as store,
     ):
         await store.aput(HERE, "k", {"n": 1}, index=False)
@@ -217,18 +210,15 @@ def test_among_many_that_are_equally_near_the_newest_comes_first(dsn):
             assert [i.key for i in listed[at : at + 10]] == [item.key for item in page]
 
 
-@pytest.mark.parametrize(
-    ("condition", "kept"),
-    [
-        ({"$lt": math.inf}, "ab"), ({"$lte": math.inf}, "ab"), ({"$gt": math.inf}, ""),
-        ({"$gt": -math.inf}, "ab"), ({"$gte": -math.inf}, "ab"), ({"$lt": -math.inf}, ""),
-        ({"$gt": math.nan}, ""), ({"$lte": math.nan}, ""), ({"$ne": math.nan}, "abcd"),
-        ({"$eq": math.inf}, ""), ({"$in": [1, math.inf]}, "a"), ({"$nin": [1, math.nan]}, "bcd"),
-        (math.nan, ""), ({"$not": {"$lt": math.inf}}, "cd"),
-    ],
+@every_case(
+    ({"$lt": math.inf}, "ab"), ({"$lte": math.inf}, "ab"), ({"$gt": math.inf}, ""),
+    ({"$gt": -math.inf}, "ab"), ({"$gte": -math.inf}, "ab"), ({"$lt": -math.inf}, ""),
+    ({"$gt": math.nan}, ""), ({"$lte": math.nan}, ""), ({"$ne": math.nan}, "abcd"),
+    ({"$eq": math.inf}, ""), ({"$in": [1, math.inf]}, "a"), ({"$nin": [1, math.nan]}, "bcd"),
+    (math.nan, ""), ({"$not": {"$lt": math.inf}}, "cd"),
 )  # fmt: skip
 @pytest.mark.both_engines
-def test_filters_compare_with_infinity_and_nan(dsn, condition, kept):
+def test_filters_compare_with_infinity_and_nan(condition, kept, dsn):
     values: dict[str, Any] = {"a": {"n": 1}, "b": {"n": -2.5}, "c": {"n": "x"}, "d": {}}
     store = PgHippocampusStore(dsn)
     store.batch([PutOp(HERE, key, value, index=False) for key, value in values.items()])
@@ -293,29 +283,25 @@ def test_a_search_by_both_finds_nothing_that_has_expired(dsn, clock):
     run_sync(engine.close())
 
 
-async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn):
+async def test_what_cannot_be_copied_is_shared_and_writes_to_one_address_keep_their_order(dsn):
     deep: Any = {}
     for _ in range(480):
         deep = {"d": deep}
-    async with PgHippocampusStore(empty_dsn) as store:
+    async with PgHippocampusStore(dsn) as store:
         await store.aput(HERE, "deep", deep, index=False)
         await store.aput(HERE, "flat", {"n": 1}, index=False)
         keys = ("deep", "deep", "flat", "flat")
         found = await asyncio.gather(*(store.aget(HERE, key) for key in keys))
         assert [deep, deep, {"n": 1}, {"n": 1}] == [item.value for item in found if item]
         assert found[2] is not found[3]
-
-
-async def test_writes_to_one_address_keep_their_order_however_it_is_written(empty_dsn):
-    async with PgHippocampusStore(empty_dsn) as store:
         ways: list[Any] = [HERE, [*HERE], HERE]
         puts = [store.aput(way, "k", {"n": n}, index=False) for n, way in enumerate(ways)]
         await asyncio.gather(*puts)
         assert {"n": 2} == (await store.aget(HERE, "k")).value  # type: ignore[union-attr]
 
 
-async def test_an_address_that_is_none_fails_alone(empty_dsn):
-    async with open_memory(empty_dsn, embedder=Words(), worker=False) as memory:
+async def test_an_address_that_is_none_fails_alone(dsn):
+    async with open_memory(dsn, embedder=Words(), worker=False) as memory:
         odd: Any = (HERE, ["k"])
         ops = [WriteItem(address=odd, value={"n": 1}), WriteItem(address=(HERE, "k"), value={})]
         with pytest.raises(BatchError) as failed:
@@ -324,16 +310,13 @@ async def test_an_address_that_is_none_fails_alone(empty_dsn):
         assert isinstance(failed.value.errors[0], InvalidInput)
 
 
-class Words:
+class Words(ToyModel):
     """A model of its own: whether a text has tea in it."""
 
     model = "words"
 
     async def embed_passages(self, texts: Any) -> Any:
         return np.array([[float("tea" in text), 1.0] for text in texts], np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 class Letter(Words):

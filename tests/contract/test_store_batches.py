@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from every_case import every_case
 from langgraph.store.base import (
     GetOp,
     InvalidNamespaceError,
@@ -79,8 +80,8 @@ BAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
-async def test_one_bad_operation_leaves_its_neighbours_alone(store, name):
+@every_case(*BAD)
+async def test_one_bad_operation_leaves_its_neighbours_alone(name, store):
     await store.aput(HERE, "old", {"text": "tea"})
     ops = [GetOp(HERE, "old"), PutOp(HERE, "new", {"text": "coffee"}), SearchOp(HERE),
            PutOp(HERE, "old", None), ListNamespacesOp()]  # fmt: skip

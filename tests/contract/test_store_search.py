@@ -88,16 +88,13 @@ async def test_pages_of_any_length_are_one_total_order(memory):
         assert scores == sorted(scores, reverse=True), case
 
 
-async def test_words_find_what_holds_them_and_nothing_else(memory):
+async def test_words_find_what_holds_them_and_a_prefix_of_one_label_is_searched_by_meaning(memory):
     store = PgHippocampusStore(engine=memory, search="text")
     await fill(store, HERE, 20)
     assert ["code"] == [item.key for item in await store.asearch(HERE, query="ZX-81")]
     assert [] == await store.asearch(HERE, query="beverage")
     with pytest.raises(CapabilityMissing, match="two labels"):
         await store.asearch(HERE[:1], query="tea")
-
-
-async def test_a_prefix_of_one_label_is_searched_by_meaning(memory):
     store = PgHippocampusStore(engine=memory, search="hybrid")
     await fill(store, HERE)
     assert "tea" == (await store.asearch(HERE[:1], query="green tea"))[0].key
@@ -159,9 +156,7 @@ async def fill_mixed(memory: MemoryEngine, items: int, turns: int) -> set[str]:
     [(0, 130, "hybrid"), (120, 30, "hybrid"), (1030, 0, "text")],
     ids=["no vector", "some vectors", "words alone"],
 )
-async def test_pages_reach_what_shares_a_word_whether_it_has_a_vector_or_not(
-    dsn, items, turns, search
-):
+async def test_pages_reach_what_shares_a_word_with_a_vector_or_without(dsn, items, turns, search):
     async with open_memory(dsn, embedder=toy, worker=False) as memory:
         everything = await fill_mixed(memory, items, turns)
         store = PgHippocampusStore(engine=memory, search=search)

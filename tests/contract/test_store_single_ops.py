@@ -46,18 +46,16 @@ def batches(store, monkeypatch):
     return sizes
 
 
-async def test_thousands_at_once_are_a_few_batches(store, batches):
+async def test_one_alone_is_one_operation_and_thousands_at_once_are_a_few_batches(store, batches):
+    await store.aput(HERE, "k", {"n": 1})
+    assert {"n": 1} == (await store.aget(HERE, "k")).value
+    assert [1, 1] == batches
+    batches.clear()
     many = 2 * MAX_BATCH + 1
     await asyncio.gather(*(store.aput(HERE, f"k{n}", {"n": n}, index=False) for n in range(many)))
     found = await asyncio.gather(*(store.aget(HERE, f"k{n}") for n in range(many)))
     assert list(range(many)) == [item.value["n"] for item in found if item]
     assert 2 * [MAX_BATCH, MAX_BATCH, 1] == batches
-
-
-async def test_one_alone_is_one_operation(store, batches):
-    await store.aput(HERE, "k", {"n": 1})
-    assert {"n": 1} == (await store.aget(HERE, "k")).value
-    assert [1, 1] == batches
 
 
 async def test_the_last_write_wins_and_reads_see_what_was_before(store):

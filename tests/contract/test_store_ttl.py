@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import GetOp, PutOp
 from turns import said
 
@@ -47,16 +48,16 @@ def sweepers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "hippocampus-sweeper"]
 
 
-@pytest.mark.parametrize("ttl", [0.001, 0.25, 1, 1.5, 60 * 24 * 365])
-def test_minutes_may_be_fractions(ours, clock, ttl):
-    ours.put(HERE, "k", {"n": 1}, ttl=ttl, index=False)
-    clock.forward(minutes=ttl * 0.9)
-    assert ours.get(HERE, "k") is not None
-    clock.forward(minutes=ttl * 0.9)
-    assert ours.get(HERE, "k", refresh_ttl=False) is not None
-    clock.forward(minutes=ttl * 0.2)
-    assert ours.get(HERE, "k") is None
-    assert ours.search(HERE) == ours.list_namespaces() == []
+def test_minutes_may_be_fractions(ours, clock):
+    for ttl in (0.001, 0.25, 1, 1.5, 60 * 24 * 365):
+        ours.put(HERE, "k", {"n": 1}, ttl=ttl, index=False)
+        clock.forward(minutes=ttl * 0.9)
+        assert ours.get(HERE, "k") is not None, ttl
+        clock.forward(minutes=ttl * 0.9)
+        assert ours.get(HERE, "k", refresh_ttl=False) is not None, ttl
+        clock.forward(minutes=ttl * 0.2)
+        assert ours.get(HERE, "k") is None, ttl
+        assert ours.search(HERE) == ours.list_namespaces() == [], ttl
 
 
 @pytest.mark.parametrize(("on_read", "alive"), [(True, True), (False, False)])
@@ -79,19 +80,20 @@ def test_one_refreshing_read_of_a_batch_is_enough(ours, clock):
     assert ours.get(HERE, "k") is not None
 
 
-@pytest.mark.parametrize("config", [{}, {"omit_expired": False}, {"omit_expired": True}])
-def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
-    ours, clock, dsn, config
-):
-    ours.ttl_config = config
-    ours.put(HERE, "k", {"text": "tea"}, ttl=1)
-    clock.forward(minutes=2)
-    there = [] if config.get("omit_expired") else ["k"]
-    assert there == [item.key for item in (ours.get(HERE, "k", refresh_ttl=False),) if item]
-    for query in (None, "tea"):
-        assert there == [item.key for item in ours.search(HERE, query=query, refresh_ttl=False)]
-    assert [HERE] * len(there) == ours.list_namespaces()
-    assert (1, 0) == (ours.sweep_ttl(), rows(dsn))
+def test_expired_items_are_read_until_they_are_swept_or_are_omitted(ours, clock, dsn):
+    for config, there in (
+        ({}, ["k"]),
+        ({"omit_expired": False}, ["k"]),
+        ({"omit_expired": True}, []),
+    ):
+        ours.ttl_config = config
+        ours.put(HERE, "k", {"text": "tea"}, ttl=1)
+        clock.forward(minutes=2)
+        assert there == [item.key for item in (ours.get(HERE, "k", refresh_ttl=False),) if item]
+        for query in (None, "tea"):
+            assert there == [item.key for item in ours.search(HERE, query=query, refresh_ttl=False)]
+        assert [HERE] * len(there) == ours.list_namespaces()
+        assert (1, 0) == (ours.sweep_ttl(), rows(dsn))
 
 
 def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(ours, clock):
@@ -122,7 +124,7 @@ def test_a_sweep_takes_all_there_is_however_much(ours, clock, dsn):
     assert (0, 1) == (ours.sweep_ttl(), rows(dsn))
 
 
-@pytest.mark.parametrize("interval", [0, -1, float("nan"), "5", True])
+@every_case(0, -1, float("nan"), "5", True)
 def test_an_interval_that_makes_no_sense_is_refused(interval):
     with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
         PgHippocampusStore("embedded", ttl={"sweep_interval_minutes": interval})
@@ -270,7 +272,7 @@ def test_none_is_for_ever_or_the_default_as_the_store_is_told(dsn, clock, none_i
     run_sync(engine.close())
 
 
-@pytest.mark.parametrize(("ttl", "said"), [(-1, "-1 minutes"), (0, "0 minutes"), (1e9, "1e+09 m")])
-def test_a_time_to_live_is_refused_in_minutes(ours, ttl, said):
-    with pytest.raises(InvalidInput, match=f"'k'.*got {re.escape(said)}"):
-        ours.put(HERE, "k", {"n": 1}, ttl=ttl)
+def test_a_time_to_live_is_refused_in_minutes(ours):
+    for ttl, told in ((-1, "-1 minutes"), (0, "0 minutes"), (1e9, "1e+09 m")):
+        with pytest.raises(InvalidInput, match=f"'k'.*got {re.escape(told)}"):
+            ours.put(HERE, "k", {"n": 1}, ttl=ttl)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 from both_engines import DIMENSIONS, MODEL, NOW, Both
+from every_case import every_case
 from long_forms import LONG
 from operation_rows import rows_of
 from turns import Clock, said
@@ -231,9 +232,7 @@ async def test_a_large_tenant_is_searched_by_the_index(filled, sent, monkeypatch
     assert page and not any("APPROX" in sql for sql in sent)
 
 
-async def test_large_tenants_are_named_and_nothing_is_counted_where_the_engine_keeps_its_index(
-    filled, sent
-):
+async def test_large_tenants_are_named_and_not_counted_where_the_engine_has_its_index(filled, sent):
     lifecycle = StorageLifecycle(filled.seekdb, lambda: NOW)
     lifecycle._opened_in = os.getpid()
     indexes = Indexes(Handle(lifecycle, *[cast(Any, None)] * 4))
@@ -465,22 +464,18 @@ async def test_thirty_questions_have_the_same_ten_answers(recalling):
         assert 10 == len(await recalling.alike(query))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kinds": ["semantic", "summary"]}, {"kinds": []},
-        {"namespace": ("app", "ann", "elsewhere")},
-        {"begin": START + timedelta(days=2), "end": START + timedelta(days=4)},
-        {"as_of": AsOf(valid=START + timedelta(days=16))},
-        {"as_of": AsOf(known=START + timedelta(days=16, hours=1))},
-        {"as_of": AsOf(valid=START + timedelta(days=18), known=START + timedelta(days=17))},
-        {"limit": 400}, {"limit": 200, "ranking": "fusion"}, {"ranking": "vector"},
-        {"ranking": "bm25"}, {"ranking": "three_factor"},
-        {"distinct": True, "diversity": 0.5, "limit": 20},
-    ],
-    ids=str,
+@every_case(
+    {"kinds": ["semantic", "summary"]}, {"kinds": []},
+    {"namespace": ("app", "ann", "elsewhere")},
+    {"begin": START + timedelta(days=2), "end": START + timedelta(days=4)},
+    {"as_of": AsOf(valid=START + timedelta(days=16))},
+    {"as_of": AsOf(known=START + timedelta(days=16, hours=1))},
+    {"as_of": AsOf(valid=START + timedelta(days=18), known=START + timedelta(days=17))},
+    {"limit": 400}, {"limit": 200, "ranking": "fusion"}, {"ranking": "vector"},
+    {"ranking": "bm25"}, {"ranking": "three_factor"},
+    {"distinct": True, "diversity": 0.5, "limit": 20},
 )  # fmt: skip
-async def test_every_option_means_the_same(recalling, options):
+async def test_every_option_means_the_same(options, recalling):
     for query in QUERIES[:: 4 if LONG else 9]:
         await recalling.alike(query, **options)
 

@@ -14,13 +14,7 @@ from turns import START as NOW, Clock, said
 from shared_core import Conflict, Scope
 from shared_core.core.domain import ThreadId
 from shared_core.core.namespaces import to_path
-from shared_core.policies.api_tokens import (
-    SELECT_TOKENS,
-    add_token,
-    newest_first,
-    revoke_token,
-    tokens_of,
-)
+from shared_core.policies import api_tokens
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.events import EventRow
 from shared_core.ports.jobs import (
@@ -276,7 +270,7 @@ async def test_turns_make_a_thread_due_when_they_are_many(queue):
 
 async def add(storage: Storage, token: ApiToken, secret_hash: bytes) -> None:
     tenant = to_path((token.app,))
-    await storage.transact(tenant, lambda: add_token(token, secret_hash), lock="none")
+    await storage.transact(tenant, lambda: api_tokens.add_token(token, secret_hash), lock="none")
 
 
 async def test_tokens_are_kept_and_revoked_once(storage):
@@ -294,12 +288,14 @@ async def test_tokens_are_kept_and_revoked_once(storage):
     assert [(first, b"\x00" * 32)] == list(await storage.tokens.tokens("a1"))
     assert [(second, b"\xff" * 32)] == list(await storage.tokens.tokens("b2"))
     assert [] == list(await storage.tokens.tokens("A1"))
-    assert [second, first] == newest_first(one for one, _ in await storage.tokens.tokens())
+    assert [second, first] == api_tokens.newest_first(
+        one for one, _ in await storage.tokens.tokens()
+    )
     for app, expected in (("app/ü", [first]), ("app", [])):
-        [rows] = await storage.read(to_path((app,)), [SELECT_TOKENS])
-        assert expected == tokens_of(app, rows)
+        [rows] = await storage.read(to_path((app,)), [api_tokens.SELECT_TOKENS])
+        assert expected == api_tokens.tokens_of(app, rows)
     for moment in (NOW, later):
-        revoking = partial(revoke_token, "a1", moment)
+        revoking = partial(api_tokens.revoke_token, "a1", moment)
         await storage.transact(to_path(("app/ü",)), revoking, lock="none")
     [(found, _)] = await storage.tokens.tokens("a1")
     assert NOW == found.revoked_at

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 
 from shared_core.core import row_text
 from shared_core.ports.tables import NOW, tables
@@ -32,7 +33,7 @@ def test_both_engines_have_the_same_tables():
     assert column_types().keys() - OF_POSTGRES == oceanbase.tables().keys() - OF_OCEANBASE
 
 
-@pytest.mark.parametrize("table", sorted(column_types().keys() - OF_POSTGRES))
+@every_case(*sorted(column_types().keys() - OF_POSTGRES))
 def test_a_table_has_the_same_columns_on_both_engines(table):
     postgres, ours = column_types()[table], oceanbase.tables()[table].columns
     assert postgres.keys() == ours.keys()
@@ -53,7 +54,7 @@ SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
 """How the catalogue of PostgreSQL shows types that have a shorter name."""
 
 
-def test_the_description_of_the_tables_is_that_of_postgresql(connection):
+def test_the_description_of_tables_keys_and_choices_is_that_of_postgresql(connection):
     names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
     assert sorted(name for (name,) in names) == sorted([*tables(), "schema_migrations"])
     for table, shape in tables().items():
@@ -71,17 +72,6 @@ def test_the_description_of_the_tables_is_that_of_postgresql(connection):
         columns = shape.columns.values()
         here = [(one.name, one.type, one.is_nullable, one.default) for one in columns]
         assert there == here, table
-
-
-def _json(default: str | None) -> str | None:
-    """Return a default as the catalogue shows it as JSON text."""
-    if default is None or default == NOW:
-        return default
-    value, _, kind = default.partition("::")
-    return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
-
-
-def test_the_described_keys_are_those_of_postgresql(connection):
     indexes = connection.execute(
         "SELECT c.relname, i.indisprimary, pg_get_indexdef(i.indexrelid) FROM pg_index i"
         " JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisunique"
@@ -113,9 +103,6 @@ def test_the_described_keys_are_those_of_postgresql(connection):
     )
     described = [(name, one) for name, shape in shapes.items() for one in shape.parents]
     assert there == Counter((name, ", ".join(one.columns), one.table) for name, one in described)
-
-
-def test_the_choices_and_ranges_are_those_of_postgresql(connection):
     rows = connection.execute(
         "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
         " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
@@ -131,6 +118,14 @@ def test_the_choices_and_ranges_are_those_of_postgresql(connection):
     columns = [(name, one) for name, shape in tables().items() for one in shape.columns.values()]
     assert choices == {(name, one.name): one.choices for name, one in columns if one.choices}
     assert bounded == {(name, one.name) for name, one in columns if one.low >= 0}
+
+
+def _json(default: str | None) -> str | None:
+    """Return a default as the catalogue shows it as JSON text."""
+    if default is None or default == NOW:
+        return default
+    value, _, kind = default.partition("::")
+    return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
 
 
 NUMBERS = [
@@ -154,17 +149,13 @@ def words_text(words: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("sql", "values", "written"),
-    [
-        ("SELECT %s::float8::text", NUMBERS, row_text.double_text),
-        ("SELECT %s::float4::text", REALS, row_text.real_text),
-        ("SELECT %s::jsonb::text", DOCUMENTS, row_text.jsonb_text),
-        ("SELECT to_json(%s::tsvector::text)::text", WORDS, words_text),
-    ],
-    ids=["doubles", "reals", "documents", "words"],
+@every_case(
+    ("SELECT %s::float8::text", NUMBERS, row_text.double_text),
+    ("SELECT %s::float4::text", REALS, row_text.real_text),
+    ("SELECT %s::jsonb::text", DOCUMENTS, row_text.jsonb_text),
+    ("SELECT to_json(%s::tsvector::text)::text", WORDS, words_text),
 )
-def test_values_are_written_as_postgresql_does(connection, sql, values, written):
+def test_values_are_written_as_postgresql_does(sql, values, written, connection):
     for value in values:
         assert connection.execute(sql, [value]).fetchone() == (written(value),)
 

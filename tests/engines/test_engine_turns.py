@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-import storage_calls
+import storage_calls as stored
 from both_engines import NOW, Both
 from long_forms import LONG
 from turns import said
@@ -119,7 +119,7 @@ async def test_what_was_forgotten_does_not_come_back(both):
 
 async def test_memory_takes_in_what_a_log_holds(both):
     scope = both.scope
-    opened = await both.same(lambda s: storage_calls.open_session(s, scope, THREAD, NO_CHANGE))
+    opened = await both.same(lambda s: stored.open_session(s, scope, THREAD, NO_CHANGE))
     assert opened is not None
     for number in range(1, 5):
         one = turn(number, f"said {number} 茶").event
@@ -207,10 +207,10 @@ async def test_what_many_do_at_once_is_done_one_after_the_other(both):
                                   for r in rows))  # fmt: skip
     assert sum(map(len, done)) == 30
     numbers = "SELECT seq, memory_seq FROM events WHERE tenant_id = %s ORDER BY seq"
-    stored = await storage._database.read(lambda tx: tx.rows(numbers, [both.tenant]))
-    assert stored == [(number, number) for number in range(1, 31)]
+    numbered = await storage._database.read(lambda tx: tx.rows(numbers, [both.tenant]))
+    assert numbered == [(number, number) for number in range(1, 31)]
     log = ThreadId("log")
-    opened = await storage_calls.open_session(storage, scope, log, NO_CHANGE)
+    opened = await stored.open_session(storage, scope, log, NO_CHANGE)
     assert opened is not None
     seen = Seen(version=opened.version)
     logged = await asyncio.gather(
@@ -221,7 +221,7 @@ async def test_what_many_do_at_once_is_done_one_after_the_other(both):
     users = [Scope(scope.app, f"user {n}") for n in range(12)]
     states = [StateChange(app={user.user: 1}, user={"x": 1}) for user in users]
     await asyncio.gather(
-        *(storage_calls.open_session(storage, one, THREAD, state)
+        *(stored.open_session(storage, one, THREAD, state)
           for one, state in zip(users, states, strict=True))
     )  # fmt: skip
     record = await storage.session_logs.load_session(users[0], THREAD, after=None, limit=None)
@@ -281,7 +281,7 @@ class RandomLogs:
 
 async def logs_are_read(both: Both, world: RandomLogs) -> None:
     for scope in world.scopes:
-        await both.same(lambda s, w=scope: storage_calls.user_state(s, w))
+        await both.same(lambda s, w=scope: stored.user_state(s, w))
         for thread in THREADS:
             for after in (None, NOW):
                 limit = world.random.choice((None, 0, 1, 3))
@@ -305,7 +305,7 @@ async def log_step(both: Both, world: RandomLogs) -> None:
     )
     match world.random.choice("ooaaaaaaaamxy"):
         case "o":
-            await both.same(lambda s: storage_calls.open_session(s, scope, thread, change))
+            await both.same(lambda s: stored.open_session(s, scope, thread, change))
         case "a":
             seen = world.seen(held.version if held else None)
             given = (scope, thread, event, world.random.choice(PAYLOADS), change, seen)
@@ -347,14 +347,12 @@ async def heard(
 
 async def ended(both: Both, number: int, *, if_over: bool = False) -> Any:
     return await both.same(
-        lambda s: storage_calls.end_conversation(s, both.scope, job(number), RULES, if_over=if_over)
+        lambda s: stored.end_conversation(s, both.scope, job(number), RULES, if_over=if_over)
     )
 
 
 async def status_of(both: Both, thread: str) -> SessionStatus | None:
-    one = await both.same(
-        lambda s: storage_calls.conversation_of_thread(s, both.scope, ThreadId(thread))
-    )
+    one = await both.same(lambda s: stored.conversation_of_thread(s, both.scope, ThreadId(thread)))
     return one.status if one else None
 
 
@@ -375,7 +373,7 @@ async def test_any_course_of_conversations_is_the_same(both, seed):
                 await forgotten(both, said.event_id, thread=earlier)
             case step:
                 await ended(both, number, if_over=step == "i")
-        active = await both.same(lambda s: storage_calls.active_conversation(s, scope))
+        active = await both.same(lambda s: stored.active_conversation(s, scope))
         whose = active.session_id if active else None
         await both.same(lambda s, w=whose: s.conversations.around_input(scope, w, 3, ["has_son"]))
         for storage in both.storages:
@@ -431,7 +429,7 @@ async def given_back(both: Both, job_id: UUID, thread: ThreadId, retry_at: datet
     await both.change(f"{claimed} WHERE job_type = 'full_consolidation' AND tenant_id = %s")
     taken = Job(job_id=job_id, scope=both.scope, thread_id=thread, attempts=1,
                 job_type=JobType.FULL_CONSOLIDATION)  # fmt: skip
-    await both.same(lambda s: storage_calls.stored_jobs(s).give_back(taken, "w", "no", retry_at))
+    await both.same(lambda s: stored.stored_jobs(s).give_back(taken, "w", "no", retry_at))
 
 
 async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both):
@@ -447,14 +445,12 @@ async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both
     assert {two.int, 9} == due.keys() and due[9] == (NOW, 20)  # the one that waited is due now
     await given_back(both, UUID(int=9), session.session_id, None)
     assert await status_of(both, session.session_id) == SessionStatus.ENDING
-    assert 1 == await both.same(lambda s: storage_calls.stored_jobs(s).cancel([two]))
+    assert 1 == await both.same(lambda s: stored.stored_jobs(s).cancel([two]))
     assert await status_of(both, session.session_id) == SessionStatus.ENDED
     for done, status in enumerate((SessionStatus.ENDING, SessionStatus.ENDED)):
         await both.change("UPDATE conversations SET status = 'ending' WHERE tenant_id = %s")
         await both.change("UPDATE threads SET consolidated_seq = %s WHERE tenant_id = %s", done)
-        await both.same(
-            lambda s: storage_calls.finish_conversation(s, both.scope, session.session_id)
-        )
+        await both.same(lambda s: stored.finish_conversation(s, both.scope, session.session_id))
         assert await status_of(both, session.session_id) == status
     assert await status_of(both, "no") is None
     await both.left(HELD)
@@ -473,9 +469,7 @@ async def test_a_conversation_has_ended_with_the_last_of_its_jobs(both, jobs, ca
     if jobs == 2:
         await both.put({"consolidation_jobs": [waiting(ids[1].int, thread, "deep_reflection")]})
     if cancelled:
-        assert cancelled == await both.same(
-            lambda s: storage_calls.stored_jobs(s).cancel(ids[:cancelled])
-        )
+        assert cancelled == await both.same(lambda s: stored.stored_jobs(s).cancel(ids[:cancelled]))
     else:
         await given_back(both, ids[0], thread, NOW)
         assert await status_of(both, thread) == SessionStatus.ENDING

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pymysql
 import pytest
+from every_case import every_case
 from turns import said
 
 from shared_core import InvalidInput, StorageUnavailable, run_sync
@@ -108,12 +109,11 @@ async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
     assert await db.read(lambda tx: tx.rows(ids, [[]])) == []
 
 
-@pytest.mark.parametrize(
-    ("column", "called"),
-    [("thread_id", f"thread_id, the id of a thread or a session, is {TOO_LONG}"),
-     ("event_id", f"event_id is {TOO_LONG}")],
+@every_case(
+    ("thread_id", f"thread_id, the id of a thread or a session, is {TOO_LONG}"),
+    ("event_id", f"event_id is {TOO_LONG}")
 )  # fmt: skip
-async def test_a_name_that_is_too_long_is_called_as_callers_do(db, column, called):
+async def test_a_name_that_is_too_long_is_called_as_callers_do(column, called, db):
     row = {"tenant_id": "/a/b/", "thread_id": "t", "event_id": "e", "deleted_at": NOW}
     row[column] = "x" * 1501
     with pytest.raises(InvalidInput, match=called) as raised:
@@ -330,9 +330,7 @@ async def test_a_moment_that_is_lost_is_told_with_the_way_out(opened, monkeypatc
             await asyncio.sleep(0.1)
 
 
-async def test_more_snapshots_than_can_be_held_are_refused_and_a_closed_database_ends_them(
-    opened, monkeypatch
-):
+async def test_snapshots_that_cannot_be_held_are_refused_and_closing_ends_them(opened, monkeypatch):
     one = await opened()
     monkeypatch.setattr(database, "SNAPSHOTS", 2)
     half_read = [streamed(one, name, numbers) for name in "ab"]
@@ -412,17 +410,14 @@ async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened):
 # Names of servers
 
 
-@pytest.mark.parametrize(
-    ("uri", "user", "password", "host", "port", "database"),
-    [
-        ("oceanbase://root@shop#east:p@w#d@db:2883/app", "root@shop#east", "p@w#d", "db", 2883,
-         "app"),
-        ("seekdb://ann@127.0.0.1", "ann", "", "127.0.0.1", 2881, "hippocampus"),
-        ("oceanbase://a%3Ab:c%2Fd@[::1]:1/x", "a:b", "c/d", "::1", 1, "x"),
-        ("seekdb://u:p@h", "u", "p", "h", 2881, "hippocampus"),
-        ("seekdb://u:p@h:/", "u", "p", "h", 2881, "hippocampus"),
-        ("seekdb://u:p@h?database=hippocampus", "u", "p", "h", 2881, "hippocampus"),
-    ],
+@every_case(
+    ("oceanbase://root@shop#east:p@w#d@db:2883/app", "root@shop#east", "p@w#d", "db", 2883,
+     "app"),
+    ("seekdb://ann@127.0.0.1", "ann", "", "127.0.0.1", 2881, "hippocampus"),
+    ("oceanbase://a%3Ab:c%2Fd@[::1]:1/x", "a:b", "c/d", "::1", 1, "x"),
+    ("seekdb://u:p@h", "u", "p", "h", 2881, "hippocampus"),
+    ("seekdb://u:p@h:/", "u", "p", "h", 2881, "hippocampus"),
+    ("seekdb://u:p@h?database=hippocampus", "u", "p", "h", 2881, "hippocampus"),
 )  # fmt: skip
 def test_servers_are_named_as_their_users_know_them(uri, user, password, host, port, database):
     place = location_of(uri)
@@ -437,28 +432,25 @@ def test_a_schema_is_a_database_of_its_own():
     assert location_of("seekdb:///x?database=app").database == "app"
 
 
-@pytest.mark.parametrize(
-    ("uri", "told"),
-    [
-        ("seekdb:///", "root of all files"),
-        ("seekdb://", "seekdb://user:password@host"),
-        ("seekdb://127.0.0.1", "seekdb://user"),
-        ("seekdb://data/memory", f"'seekdb://{Path.cwd()}/data/memory'"),
-        ("seekdb://~/memory", f"'seekdb://{Path.home()}/memory'"),
-        ("oceanbase:///data/memory", "'seekdb:///data/memory'"),
-        ("oceanbase://memory", "oceanbase://user@tenant#cluster"),
-        ("seekdb:///x?typo=1&ssl=2", r"\['typo', 'ssl'\]: the options are database, ssl_ca"),
-        ("oceanbase://u:geheim@h:99999/db", "port in the uri .* 1 and 65535, got '99999'"),
-        ("oceanbase://u:geheim@h:0/db", "port .* got '0'"),
-        ("oceanbase://u:geheim@h:port/db", "port .* got 'port'"),
-        ("oceanbase://u:geheim@h/Some-Db", "database 'Some-Db' is not usable"),
-        ("oceanbase://u:geheim@h/a/b", "database 'a/b' is not usable"),
-        ("seekdb:///folder?database=oceanbase", "database 'oceanbase' is the server's own"),
-        ("oceanbase://u:geheim@h/information_schema", "the server's own: name another"),
-        ("seekdb://db.invalid:2881/memory", "'seekdb://root@db.invalid:2881/memory'"),
-        ("oceanbase://u:ge?heim@h/db", "'\\?' as %3F"),
-        ("oceanbase://u:ge?heim@h/db?database=x", "'\\?' as %3F"),
-    ],
+@every_case(
+    ("seekdb:///", "root of all files"),
+    ("seekdb://", "seekdb://user:password@host"),
+    ("seekdb://127.0.0.1", "seekdb://user"),
+    ("seekdb://data/memory", f"'seekdb://{Path.cwd()}/data/memory'"),
+    ("seekdb://~/memory", f"'seekdb://{Path.home()}/memory'"),
+    ("oceanbase:///data/memory", "'seekdb:///data/memory'"),
+    ("oceanbase://memory", "oceanbase://user@tenant#cluster"),
+    ("seekdb:///x?typo=1&ssl=2", r"\['typo', 'ssl'\]: the options are database, ssl_ca"),
+    ("oceanbase://u:geheim@h:99999/db", "port in the uri .* 1 and 65535, got '99999'"),
+    ("oceanbase://u:geheim@h:0/db", "port .* got '0'"),
+    ("oceanbase://u:geheim@h:port/db", "port .* got 'port'"),
+    ("oceanbase://u:geheim@h/Some-Db", "database 'Some-Db' is not usable"),
+    ("oceanbase://u:geheim@h/a/b", "database 'a/b' is not usable"),
+    ("seekdb:///folder?database=oceanbase", "database 'oceanbase' is the server's own"),
+    ("oceanbase://u:geheim@h/information_schema", "the server's own: name another"),
+    ("seekdb://db.invalid:2881/memory", "'seekdb://root@db.invalid:2881/memory'"),
+    ("oceanbase://u:ge?heim@h/db", "'\\?' as %3F"),
+    ("oceanbase://u:ge?heim@h/db?database=x", "'\\?' as %3F"),
 )
 def test_a_bad_uri_is_refused_with_the_way_out(uri, told):
     with pytest.raises(InvalidInput, match=told) as refused:

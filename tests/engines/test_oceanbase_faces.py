@@ -21,6 +21,7 @@ import pytest
 from long_forms import LONG
 from mcp.client import Client
 from numpy.typing import NDArray
+from toy_models import Letters, ToyModel
 from turns import said
 from typer.testing import CliRunner
 
@@ -76,13 +77,10 @@ async def test_an_event_is_there_in_the_next_statement(memory):
     assert missed == 0
 
 
-async def test_an_event_is_appended_once(memory):
+async def test_an_event_is_appended_once_and_thoughts_and_tools_are_events_as_well(memory):
     again = [memory.append_event("s", "I like tea.", event_id="e1") for _ in range(5)]
     assert set(await asyncio.gather(*again)) == {"e1"}
     assert told(await memory.recall("tea")) == ["I like tea."]
-
-
-async def test_thoughts_and_tools_are_events_as_well(memory):
     await memory.append_event("s", "The user seems to be in a hurry.", event_type="agent_thought")
     await memory.append_event("s", {"tool": "weather", "city": "Oslo"}, event_type="tool_call")
     call = {"text": "It rains in Oslo.", "tool": "weather", "millimetres": 3.5}
@@ -132,7 +130,7 @@ async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(mem
     assert (await memory.consolidate("s" * 1492)).facts_opened == 1
 
 
-class Odd:
+class Odd(ToyModel):
     """An embedder whose vectors hold what no distance can be told of."""
 
     model = "odd"
@@ -143,13 +141,8 @@ class Odd:
     async def embed_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return np.full((len(texts), 8), self._value, dtype=np.float32)
 
-    async def embed_query(self, text: str) -> NDArray[np.float32]:
-        return await self.embed_passages([text])
 
-
-async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_by_words(
-    seekdb_dsn,
-):
+async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_words(seekdb_dsn):
     provider = partial(core.OceanBaseMemoryProvider, seekdb_dsn, agent_id="a", worker=False)
     for value in (math.nan, math.inf, -math.inf):
         async with provider(embedder=Odd(value)) as memory:
@@ -255,23 +248,6 @@ async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
         assert ["Ann"] == [fact.value for fact in await memory.engine.facts(memory.scope)]
         await memory.end_session("s")
         await memory.end_session("never begun")
-
-
-class Letters:
-    """An embedder of another model: how often each letter occurs."""
-
-    model = "letters"
-
-    def __init__(self, dimensions: int = 26) -> None:
-        self.dimensions = dimensions
-
-    async def embed_passages(self, texts: Any) -> Any:
-        letters = [chr(97 + n) for n in range(self.dimensions)]
-        rows = np.array([[1 + 9 * text.count(one) for one in letters] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 async def test_another_model_takes_over(seekdb_dsn):

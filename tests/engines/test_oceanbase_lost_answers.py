@@ -239,7 +239,7 @@ class Away:
         monkeypatch.setattr(database_module, "RESTARTS", 0)
 
 
-async def test_the_answer_is_asked_for_until_the_server_is_back_or_the_time_is_over(
+async def test_the_answer_is_asked_for_until_the_server_is_back_or_it_ends(
     storage, user, wire, monkeypatch
 ):
     away, database = Away(monkeypatch, wire), storage._database

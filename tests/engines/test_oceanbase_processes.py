@@ -146,9 +146,7 @@ def test_root_uses_no_folder_that_another_user_may_write_to(tmp_path, owner, mod
     assert list(folder.iterdir()) == []
 
 
-async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_like_a_memory(
-    tmp_path, monkeypatch
-):
+async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_whole(tmp_path, monkeypatch):
     folder, usage = tmp_path / "seekdb", shutil.disk_usage(tmp_path)._replace(free=5 * 1024**2)
     monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StorageUnavailable, match=r"is full: 5 MB are free.* make room"):
@@ -189,7 +187,7 @@ async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn):
     ("told", "is_advised"),
     [("No memory for vector index", True), ("Table is being changed", False)],
 )
-async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
+async def test_a_cluster_without_memory_for_vectors_is_advised(
     seekdb_dsn, monkeypatch, told, is_advised
 ):
     def never() -> Any:

@@ -156,9 +156,12 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-async def test_every_condition(five):
+async def test_every_condition_alone_and_together(five):
     for condition, found in CONDITIONS:
         assert await places(five, condition) == found, condition
+    where = (one_of("memory_id", [number(1), number(3)]), is_not_null("thread_id"))
+    assert await places(five, *where) == [3]
+    assert await places(five, *where, equal("kind", "semantic")) == []
 
 
 async def test_a_prefix_is_taken_letter_by_letter(storage):
@@ -170,24 +173,7 @@ async def test_a_prefix_is_taken_letter_by_letter(storage):
         assert await places(storage, begins_with("key", prefix)) == expected
 
 
-async def test_conditions_hold_together(five):
-    where = (one_of("memory_id", [number(1), number(3)]), is_not_null("thread_id"))
-    assert await places(five, *where) == [3]
-    assert await places(five, *where, equal("kind", "semantic")) == []
-
-
 # Reads
-
-
-async def test_order_and_limit(five):
-    assert await places(five, order=("-key",), limit=2) == [5, 4]
-    assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
-    assert await places(five, order=("key",), limit=0) == []
-    keys = ["b", "Z", "é", "a", "茶"]
-    rows = [memory(place, key=key) for place, key in enumerate(keys, 6)]
-    await write(five, Insert("memories", MEMORY, rows))
-    found = await rows_of(five, "memories", "key", order=("key",))
-    assert [key for (key,) in found if len(key) == 1] == sorted(keys)
 
 
 async def test_equal_rows_once(storage):
@@ -197,11 +183,19 @@ async def test_equal_rows_once(storage):
     assert sorted(found) == [("a",), ("a ",), ("b",)]
 
 
-async def test_several_reads_at_once(five):
+async def test_order_and_limit_and_several_reads_at_once(five):
     count = Select("memories", (Aggregate("count"),))
     one = Select("memories", ("key",), (equal("memory_id", number(3)),))
     assert await five.read(ANA, [count, one, one]) == [[(5,)], [("k00003",)], [("k00003",)]]
     assert await five.read(ANA, []) == []
+    assert await places(five, order=("-key",), limit=2) == [5, 4]
+    assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
+    assert await places(five, order=("key",), limit=0) == []
+    keys = ["b", "Z", "é", "a", "茶"]
+    rows = [memory(place, key=key) for place, key in enumerate(keys, 6)]
+    await write(five, Insert("memories", MEMORY, rows))
+    found = await rows_of(five, "memories", "key", order=("key",))
+    assert [key for (key,) in found if len(key) == 1] == sorted(keys)
 
 
 async def test_joins_by_key(five):
@@ -309,13 +303,10 @@ async def test_long_writes(storage):
 # Writes
 
 
-async def test_a_key_that_exists_is_a_conflict(five):
+async def test_a_key_that_exists_is_a_conflict_or_its_row_is_kept_or_updated(five):
     with pytest.raises(Conflict):
         await write(five, Delete("memories", (equal("memory_id", number(1)),)), memories(7, 2))
     assert await places(five) == [1, 2, 3, 4, 5]
-
-
-async def test_an_existing_row_is_kept_or_updated(five):
     rows = [memory(2, text="new", importance=9), memory(7, text="seven")]
     at_two = equal("key", "k00002")
     for exists, expected in (("keep", ("text 2", 5)), ("update", ("new", 5))):
@@ -340,7 +331,7 @@ async def test_the_only_row_of_a_tenant(storage):
     assert await returned(storage, changed) == []
 
 
-async def test_no_rows_to_write(five):
+async def test_no_rows_to_write_and_an_update_that_returns_the_rows_as_they_are_now(five):
     await write(
         five,
         Insert("memories", MEMORY, []),
@@ -350,9 +341,6 @@ async def test_no_rows_to_write(five):
     )
     counts = (Aggregate("count"), Aggregate("bytes", "text"))
     assert await rows_of(five, "memories", *counts) == [(5, 30)]
-
-
-async def test_update_returns_the_rows_as_they_are_now(five):
     values = {"value": {"new": True}, "importance": 8, "superseded_at": NOW, "thread_id": None,
               "key": "moved"}  # fmt: skip
     columns = ("memory_id", "text", "value", "importance", "superseded_at", "thread_id", "key")

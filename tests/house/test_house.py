@@ -40,11 +40,8 @@ def run(*command: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def test_the_linter_is_content():
+def test_the_linter_and_the_formatter_are_content():
     assert "" == run(sys.executable, "-m", "ruff", "check", ".")
-
-
-def test_the_formatter_is_content():
     assert "" == run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
@@ -63,7 +60,7 @@ def test_files_stay_small():
     assert [] == [name for name, length in lengths if length > MAX_LINES]
 
 
-def test_lines_of_migrations_are_as_short_as_those_of_code():
+def test_lines_of_migrations_are_short_and_the_last_block_switches_statistics_off():
     migrations = sorted((ROOT / "shared_core").rglob("[0-9][0-9][0-9][0-9]_*.sql"))
     assert 2 <= len(migrations)
     assert [] == [
@@ -72,17 +69,19 @@ def test_lines_of_migrations_are_as_short_as_those_of_code():
         for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
         if len(line) > MAX_COLUMNS
     ]
-
-
-def test_statistics_are_switched_off_after_the_last_table():
     file = ROOT / "shared_core/storage/postgres/sql/migrations/0001_schema.sql"
     *_, block = file.read_text("utf-8").split("\nDO $$")
     assert "SET STATISTICS 0" in block and block.endswith("END $$;\n")
     assert None is re.search("^(CREATE|ALTER|SELECT)", block, re.MULTILINE)
 
 
-def test_the_root_reads_like_a_table_of_contents():
+def test_the_root_is_short_and_every_room_says_its_idea():
     assert MAX_ROOT_FILES >= len(list((ROOT / "shared_core").glob("*.py")))
+    assert [] == [
+        file.parent.name
+        for file in (ROOT / "shared_core").glob("*/__init__.py")
+        if ast.get_docstring(ast.parse(file.read_text("utf-8"))) is None
+    ]
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -97,14 +96,6 @@ def test_functions_stay_short():
         f"{file.name}:{node.lineno} {node.name}"
         for file, node in nodes_of(ast.FunctionDef, ast.AsyncFunctionDef)
         if node.name not in STILL_LONG and code_lines(node) > MAX_FUNCTION_LINES
-    ]
-
-
-def test_every_room_says_its_idea():
-    assert [] == [
-        file.parent.name
-        for file in (ROOT / "shared_core").glob("*/__init__.py")
-        if ast.get_docstring(ast.parse(file.read_text("utf-8"))) is None
     ]
 
 
@@ -226,15 +217,12 @@ def test_importing_a_face_loads_nothing_of_the_other(package):
     assert expected == shown.stdout.splitlines(), shown.stderr
 
 
-def test_public_names_say_what_they_do():
+def test_public_classes_say_what_they_do_and_no_two_have_one_name():
     assert [] == [
         f"{file.name}:{node.name}"
         for file, node in nodes_of(ast.ClassDef)
         if not node.name.startswith("_") and ast.get_docstring(node) is None
     ]
-
-
-def test_no_two_classes_have_one_name():
     names = Counter(node.name.lstrip("_") for _, node in nodes_of(ast.ClassDef))
     assert SHARED_CLASS_NAMES == {name for name, count in names.items() if count > 1}
 

@@ -182,13 +182,10 @@ def services():
     return found
 
 
-def test_the_linter_finds_nothing_in_the_dockerfile():
+def test_the_dockerfile_has_no_finding_and_runs_without_root():
     line = [program("hadolint"), "--failure-threshold", "style", str(ROOT / "Dockerfile")]
     found = subprocess.run(line, capture_output=True, text=True)
     assert (0, "") == (found.returncode, found.stdout + found.stderr)
-
-
-def test_the_image_runs_without_root():
     users = re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert ["10001:10001"] == users
 
@@ -199,16 +196,13 @@ def test_compose_starts_nothing_without_each_password(missing):
     assert 0 != refused.returncode and f"set {missing} in .env" in refused.stderr
 
 
-def test_each_password_reaches_those_who_need_it_alone(services):
+def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they_need(services):
     holders = {
         name: {service for service, one in services.items() if f"the {name}" in json.dumps(one)}
         for name in PASSWORDS
     }
     owners = {"database", "migrate", "worker"}
     assert [{"database"}, owners, {"database", "server"}] == [*holders.values()]
-
-
-def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     waits = {
         name: {other: how["condition"] for other, how in one.get("depends_on", {}).items()}
         for name, one in services.items()
@@ -223,15 +217,11 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     assert int(services["server"]["stop_grace_period"].removesuffix("s")) > ServerOptions().grace_s
 
 
-def test_one_service_builds_the_image_of_all(services):
+def test_one_service_builds_the_image_of_all_and_none_has_rights_to_lose(services):
     ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
     assert {"migrate", "server", "worker"} == set(ours)
     assert ["migrate"] == [name for name, one in ours.items() if "build" in one]
-
-
-def test_services_of_the_image_have_no_rights_to_lose(services):
-    for name in ("migrate", "server", "worker"):
-        one = services[name]
+    for name, one in ours.items():
         assert one["read_only"] and ["ALL"] == one["cap_drop"], name
         assert ["no-new-privileges:true"] == one["security_opt"], name
     [port] = services["server"]["ports"]

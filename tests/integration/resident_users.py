@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from toy_models import ToyModel
 from waiting import until
 
 from shared_core import MemoryEngine, Scope, open_memory
@@ -26,7 +27,7 @@ def drawn(dsn: str, **options: Any) -> MemoryEngine:
     return open_memory(dsn, embedder=DrawnVectors(), worker=False, **options)
 
 
-class DrawnVectors:
+class DrawnVectors(ToyModel):
     """Embeds a text as a vector drawn from its words: no model, the same in every process."""
 
     model = MODEL
@@ -34,9 +35,6 @@ class DrawnVectors:
     async def embed_passages(self, texts: Sequence[str]) -> Any:
         drawn = [self._drawn(text) for text in texts]
         return np.asarray(drawn, np.float32).reshape(len(texts), DIMENSIONS)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
     def _drawn(self, text: str) -> Any:
         words = [zlib.crc32(word.encode()) for word in search_terms(text)] or [0]

@@ -1,6 +1,7 @@
 """What OpenMemoryService.search_memory returns: the floor, the kinds, and the order of the hits."""
 
 import pytest
+from every_case import every_case
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
@@ -70,9 +71,7 @@ async def test_the_floor_tells_related_questions_from_unrelated_ones(embedder, d
     ("我对花生过敏。", ("路由器怎么重启？", "How tall is the Eiffel Tower?"),
      ("有什么东西我不能吃？",)),
 ])  # fmt: skip
-async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
-    embedder, memory, unrelated, related, dsn
-):
+async def test_one_memory_is_found_by_what_it_is_about(embedder, memory, unrelated, related, dsn):
     async with OpenMemoryService(dsn, embedder=embedder) as service:
         entry = MemoryEntry(content=types.Content(parts=[types.Part(text=memory)]))
         await service.add_memory(memories=[entry], **WHO)
@@ -136,16 +135,16 @@ async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn):
         OpenMemoryService("hippocampus://?memories=words")
 
 
-@pytest.mark.parametrize(("query", "text", "holds"), [
+@every_case(
     ("Python", "I code in python!", True), ("deploy", "We deployed it.", True),
     ("thon", "Python", False), ("机器", "我喜欢机器学习", True), ("the", "the end", True),
     ("the", "an end", False),
-])  # fmt: skip
+)  # fmt: skip
 def test_one_word_is_looked_up_as_a_word(query, text, holds):
     test = looked_up(query)
     assert test is not None and holds == test(text)
 
 
-@pytest.mark.parametrize("query", ["two words", "我的血型是什么", "", "?"])
+@every_case("two words", "我的血型是什么", "", "?")
 def test_anything_longer_is_searched_by_meaning(query):
     assert looked_up(query) is None

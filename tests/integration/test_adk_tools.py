@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from every_case import every_case
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.memory import InMemoryMemoryService
@@ -67,35 +68,30 @@ async def test_what_is_remembered_is_recalled_and_forgotten(runner):
     assert {"memories": []} == await call(runner, "recall query=What is the parrot called?")
 
 
-async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner):
+async def test_a_fact_is_one_memory_comes_back_and_is_forgotten_by_its_user_alone(runner):
     first = await call(runner, f"remember text={PARROT}")
     assert first == await call(runner, f"remember text= {PARROT} ")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
     await call(runner, f"forget memory_id={first['id']}")
     await call(runner, f"remember text={PARROT}")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
-
-
-async def test_nobody_recalls_or_forgets_for_another_user(runner):
     remembered = await call(runner, f"remember text={PARROT}")
     assert {"memories": []} == await call(runner, "recall query=parrot", user="bob")
     await call(runner, f"forget memory_id={remembered['id']}", user="bob")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
 
 
-@pytest.mark.parametrize("asked", ["remember text=", "recall query=  ", "forget memory_id=\n"])
-async def test_an_empty_argument_is_answered(runner, asked):
+@every_case("remember text=", "recall query=  ", "forget memory_id=\n")
+async def test_an_empty_argument_is_answered(asked, runner):
     assert "is empty" in (await call(runner, asked))["error"]
 
 
-@pytest.mark.parametrize(
-    "asked", [f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1"]
-)
+@every_case(f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1")
 async def test_without_a_service_the_model_is_told_so(asked):
     assert "no memory service is configured" in (await call(make(None), asked))["error"]
 
 
-@pytest.mark.parametrize("asked", ["remember text=x", "forget memory_id=1"])
+@every_case("remember text=x", "forget memory_id=1")
 async def test_a_memory_that_is_gone_is_told_to_the_model(asked):
     nowhere = OpenMemoryService("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
     assert "cannot be reached" in (await call(make(nowhere), asked))["error"]
@@ -107,9 +103,7 @@ async def test_they_work_with_a_service_of_adk_as_far_as_it_goes():
     assert "cannot remember" in (await call(runner, f"remember text={PARROT}"))["error"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "argument"), [(remember, "text"), (recall, "query"), (forget, "memory_id")]
-)
+@every_case((remember, "text"), (recall, "query"), (forget, "memory_id"))
 def test_a_model_is_told_what_each_is_for(tool, argument):
     declared = FunctionTool(tool)._get_declaration()
     assert declared and tool.__name__ == declared.name

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from every_case import every_case
 from postgres_admin import column
 
 from shared_core import InvalidInput, NotFound, open_memory, run_sync
@@ -35,13 +36,13 @@ async def test_its_text_is_nowhere_in_the_database(memory, dsn):
     assert secret not in repr(await memory.tokens.list())
 
 
-@pytest.mark.parametrize("spoil", [
+@every_case(
     lambda text: text[:-2] + ("BB" if text.endswith("AA") else "AA"),
     lambda text: text + "A", lambda text: text[:-1],
     lambda text: "hippo_" + "0" * 16 + text[22:], lambda text: text.upper(),
     lambda text: f"{text}\n", lambda text: "", lambda text: "\x00" * 500,
-])  # fmt: skip
-async def test_what_is_not_the_token_opens_nothing(tokens, spoil):
+)  # fmt: skip
+async def test_what_is_not_the_token_opens_nothing(spoil, tokens):
     new = await tokens.create("app")
     assert await tokens.verify(spoil(new.text)) is None
     assert await tokens.verify(new.text) is not None
@@ -71,7 +72,7 @@ async def test_lists_keep_applications_apart(memory):
     assert await memory.tokens.any()
 
 
-@pytest.mark.parametrize(("given", "expected"), [
+@every_case(
     ({"app": ""}, "app must not be empty"),
     ({"app": "a\x00"}, "NUL"),
     ({"app": "a", "users": []}, "1 to 10,000 users"),
@@ -79,8 +80,8 @@ async def test_lists_keep_applications_apart(memory):
     ({"app": "a", "expires_at": datetime(2999, 1, 1)}, "time zone"),  # noqa: DTZ001
     ({"app": "a", "expires_at": datetime(2020, 1, 1, tzinfo=UTC)}, "must be in the future"),
     ({"app": "a", "label": "x" * 201}, "at most 200"),
-])  # fmt: skip
-async def test_a_token_for_nothing_is_refused(tokens, given, expected):
+)  # fmt: skip
+async def test_a_token_for_nothing_is_refused(given, expected, tokens):
     before = list(await tokens.list())
     with pytest.raises(InvalidInput, match=expected):
         await tokens.create(**given)

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 from commands import run
+from every_case import every_case
 from person import Person, at, then
 from turns import said
 
@@ -184,12 +185,12 @@ async def test_moments_of_any_zone_are_the_same_moment(ann):
         assert ["Rome"] == await homes(ann, AsOf(valid=edge - timedelta(microseconds=1)))
 
 
-@pytest.mark.parametrize("as_of", [
+@every_case(
     datetime(2024, 5, 1, tzinfo=UTC),
     AsOf(valid=datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
     AsOf(known=datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
-], ids=str)  # type: ignore[arg-type] # fmt: skip
-async def test_moments_that_are_none_are_refused_by_name(ann, as_of):
+)  # type: ignore[arg-type] # fmt: skip
+async def test_moments_that_are_none_are_refused_by_name(as_of, ann):
     for reading in (
         ann.facts(as_of=as_of), ann.list_memories(as_of=as_of), ann.recall("tea", as_of=as_of),
         ann.recall("", as_of=as_of), ann.search("", as_of=as_of),

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from every_case import every_case
 from person import Person, alone, at
 from resident_users import DrawnVectors, make_resident
 from turns import said
@@ -190,10 +191,10 @@ def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it():
     assert (scores + raised(scores, pairs)).argmax() == 1
 
 
-@pytest.mark.parametrize("turn", [
+@every_case(
     candidate("episodic", TURN, minute=1), candidate("episodic", TURN, ended=0.5),
     candidate("episodic", "We went to the zoo."), candidate("summary", TURN),
-])  # fmt: skip
+)  # fmt: skip
 def test_another_turn_stays_where_it_is(turn):
     assert pairs_of(FACT, turn) == []
 

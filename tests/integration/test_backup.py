@@ -83,9 +83,7 @@ def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
-async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
-    owned, target, names, program, tmp_path
-):
+async def test_a_dump_by_the_backup_role_restores_it_all(owned, target, names, program, tmp_path):
     clock = WholeClock()
     async with open_memory(owned, clock=clock, worker=False, track_access=False) as memory:
         await populate(memory, ANA, clock)

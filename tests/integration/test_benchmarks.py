@@ -254,9 +254,7 @@ def data(tmp_path):
     return str(file)
 
 
-def test_the_peers_that_are_installed_are_measured_and_the_extra_of_the_rest_is_named(
-    data, tmp_path
-):
+def test_peers_that_are_installed_are_measured_and_the_extra_of_the_rest_is_named(data, tmp_path):
     """In a new process: the peers warn when they are imported."""
     plot = tmp_path / "peers.svg"
     missing = {name for name, module in MODULES.items() if find_spec(module) is None}

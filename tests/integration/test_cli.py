@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import run, succeed
+from every_case import every_case
 from postgres_admin import column, execute
 from psycopg.conninfo import make_conninfo
 
@@ -128,7 +129,7 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     assert "cello" not in succeed("recall", *WHO, "music", "--schema", "hippocampus")
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@every_case(
     (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
     (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
     (("migrate", "--schema", "No Name"), "lower-case letters"),
@@ -136,7 +137,7 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     (("remember", *WHO, " "), "must not be blank"),
     (("remember", "", "bob", "text"), "app_name must not be empty"),
     (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
-])  # fmt: skip
+)  # fmt: skip
 def test_an_expected_error_is_one_line_with_the_way_out(arguments, told, shared_dsn):
     ran = run(*arguments, env={"HIPPOCAMPUS_URI": shared_dsn})
     assert 1 == ran.exit_code
@@ -228,13 +229,7 @@ def test_the_doctor_finds_what_is_wrong(dsn, harm, check, told):
     assert told in finding["found"] and finding["advice"]
 
 
-def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn, monkeypatch):
-    newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
-    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
-    assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]
-
-
-def test_the_doctor_notes_work_that_waits(dsn):
+def test_the_doctor_notes_work_that_waits_and_a_schema_that_will_be_upgraded(dsn, monkeypatch):
     assert "nothing waits, nothing failed" == doctor("--uri", dsn)[1]["queue"]["found"]
     execute(
         dsn,
@@ -246,14 +241,14 @@ def test_the_doctor_notes_work_that_waits(dsn):
     finding = diagnosed("queue", "note", "--uri", dsn)
     assert "1 jobs are due" in finding["found"]
     assert "hippocampus worker" in finding["advice"]
+    newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
+    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
+    assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]
 
 
-def test_the_doctor_misses_the_rights_to_set_up(empty_dsn, guest):
+def test_the_doctor_misses_rights_and_a_role_that_row_security_binds(empty_dsn, guest, dsn):
     as_guest = make_conninfo(empty_dsn, user=guest)
     assert f"TO {guest}" in diagnosed("rights", "problem", "--uri", as_guest)["advice"]
-
-
-def test_the_doctor_misses_rights_to_look_and_a_role_that_row_security_binds(dsn, guest):
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
     assert 1 == code
     assert "permission denied" in findings["examination"]["found"]

@@ -13,6 +13,7 @@ import pytest
 import typer
 from click.testing import CliRunner
 from commands import run, succeed
+from every_case import every_case
 from postgres_admin import execute
 from practised import practised  # noqa: F401
 from rich.cells import cell_len
@@ -174,10 +175,10 @@ def test_the_demo_fits_a_terminal_and_ends_with_what_to_type(language, dsn, tmp_
     assert ("/zh/" in end) == (language == "zh") == bool(HAN.search(end.replace("林晓雨", "")))
 
 
-@pytest.mark.parametrize("words", [
+@every_case(
     "facts my_app ana --history", "timeline my_app ana 2026 --by month", "runs my_app ana",
     "recall my_app ana cello --explain", "jobs", "doctor",
-])  # fmt: skip
+)  # fmt: skip
 def test_a_pipe_gets_what_no_terminal_has_wrapped(words, filled):
     ran = printed([*words.split(), "--uri", filled], "en", width=None)
     assert 0 == ran.exit_code, ran.output
@@ -216,7 +217,7 @@ def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language):
         assert [name for name in names if " " not in name] == [line.split()[0] for line in block]
 
 
-@pytest.mark.parametrize("name", ["", *ALL])
+@every_case(*["", *ALL])
 def test_every_command_has_help_in_both_languages_that_fits_80_columns(name):
     for language in ("en", "zh"):
         ran = printed([*name.split(), "--help"], language)
@@ -254,7 +255,7 @@ def test_the_chinese_reference_has_no_spaces_between_chinese_characters():
     assert [] == [one for one in paragraphs if re.search(r"[，。；：一-龥] [，。；：一-龥]", one)]
 
 
-@pytest.mark.parametrize(("words", "english", "chinese"), [
+@every_case(
     ("recal", "No such command 'recal'. Did you mean 'recall'?",
      "没有命令 'recal'。你要的是不是 'recall'？"),
     ("search", "Did you mean 'recall'?", "你要的是不是 'recall'？"),
@@ -272,7 +273,7 @@ def test_the_chinese_reference_has_no_spaces_between_chinese_characters():
     ("jobs --status x", "--status has a wrong value:", "--status 的值不对："),
     ("context a b c --system nowhere", "--system has a wrong value:", "--system 的值不对："),
     ("erase a b", "add --yes", "请加上 --yes"),
-])  # fmt: skip
+)  # fmt: skip
 def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, english, chinese):
     for language, expected in (("en", english), ("zh", chinese)):
         ran = printed(words.split(), language, width=None)
@@ -290,7 +291,7 @@ def test_every_command_has_json_and_an_example():
     assert silent == set(SERVERS)
 
 
-@pytest.mark.parametrize("name", LEAVES)
+@every_case(*LEAVES)
 def test_every_help_shows_an_example_that_can_be_typed(name):
     shown = run(*name.split(), "--help")
     assert 0 == shown.exit_code
@@ -300,16 +301,16 @@ def test_every_help_shows_an_example_that_can_be_typed(name):
     LEAVES[name].make_context(name, told[1 + len(name.split()) :])  # refuses what it does not know
 
 
-@pytest.mark.parametrize(("command", "default"), [
+@every_case(
     ("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
     ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never"),
-])  # fmt: skip
+)  # fmt: skip
 def test_the_help_shows_defaults_that_are_no_values(command, default):
     shown = " ".join(re.sub(r"[│\s]+", " ", run(*command.split(), "--help").stdout).split())
     assert f"[default: ({default})]" in shown
 
 
-@pytest.mark.parametrize(("arguments", "code"), [
+@every_case(
     (["--help"], 0), (["--version"], 0), (["no-such-command"], 2), (["recall"], 2),
     (["recall", *WHO, "x", "--no-such-option"], 2), (["recall", *WHO, "x", "--limit", "0"], 2),
     (["recall", *WHO, "x", "--as-of", "banana"], 2),
@@ -323,19 +324,19 @@ def test_the_help_shows_defaults_that_are_no_values(command, default):
     (["graph", *WHO, "x", "--depth", "9"], 1), (["forget", *WHO, "absent"], 1),
     (["pin", *WHO, "absent"], 1), (["retract", *WHO, "0198f2c4"], 1),
     (["token", "revoke", "absent"], 1), (["facts", *WHO], 0),
-])  # fmt: skip
+)  # fmt: skip
 def test_exit_codes_are_zero_one_and_two(arguments, code, shared_dsn):
     opens = arguments[0] in LEAVES or arguments[0] == "token"
     at = ["--uri", shared_dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
     assert code == run(*arguments, *at).exit_code
 
 
-@pytest.mark.parametrize(("arguments", "shown_by"), [
+@every_case(
     (["curve", *WHO, "nothing"], "hippocampus timeline app ana --json shows keys"),
     (["retract", *WHO, "nothing"], "hippocampus facts app ana --history shows all facts"),
     (["restore", *WHO, str(UUID(int=7))], "hippocampus facts app ana --history shows"),
     (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
-])  # fmt: skip
+)  # fmt: skip
 def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, shared_dsn):
     ran = run(*arguments, "--uri", shared_dsn)
     told = " ".join(ran.stderr.split())
@@ -378,12 +379,12 @@ def test_what_is_changed_is_told_as_json(dsn, tmp_path):
     assert {"revoked": token} == told("token", "revoke", token)
 
 
-@pytest.mark.parametrize(("shell", "words", "expected"), [
+@every_case(
     ("bash", {"COMP_WORDS": "hippocampus re", "COMP_CWORD": "1"}, "recall"),
     ("zsh", {"_TYPER_COMPLETE_ARGS": "hippocampus tok"}, "token"),
     ("fish", {"_TYPER_COMPLETE_ARGS": "hippocampus token cr",
               "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
-])  # fmt: skip
+)  # fmt: skip
 def test_the_shell_completes_commands(shell, words, expected):
     asked = words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
     done = run(env=asked, prog_name="hippocampus")

@@ -42,9 +42,7 @@ def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list
     return found
 
 
-async def test_a_search_of_adk_starts_its_clock_when_server_and_model_are_up(
-    cold, tmp_path, monkeypatch
-):
+async def test_a_search_of_adk_is_timed_once_server_and_model_are_up(cold, tmp_path, monkeypatch):
     async with OpenMemoryService(tmp_path / "home", embedder=cold()) as service:
         await service.engine.close()
         found = spy_on_recall(service.engine, monkeypatch)
@@ -53,9 +51,7 @@ async def test_a_search_of_adk_starts_its_clock_when_server_and_model_are_up(
     assert 0 == service.failed_searches
 
 
-def test_a_search_of_the_middleware_starts_its_clock_when_server_and_model_are_up(
-    cold, tmp_path, monkeypatch
-):
+def test_a_search_of_the_middleware_is_timed_once_they_are_up(cold, tmp_path, monkeypatch):
     with PgHippocampusStore(engine=open_memory(tmp_path / "home", embedder=cold())) as store:
         found = spy_on_recall(store.engine, monkeypatch)
         who = {"app": "app", "user_id": "ann", "thread_id": "one"}

@@ -69,30 +69,21 @@ def shown(tmp_path_factory):
     return told.getvalue()
 
 
-def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown):
+def test_divergences_are_expected_to_fail_with_their_reason_until_they_are_mended(shown):
     for name, reason in (
         ("times_carry_their_offset", "times are local"),
         ("what_was_not_said_is_not_remembered[thought]", "thoughts are indexed"),
     ):
         assert f"XFAIL test_theirs.py::TestKnown::test_{name} - {reason}" in shown
     assert "PASSED test_theirs.py::TestKnown::test_what_was_not_said" in shown
-
-
-def test_a_divergence_that_is_mended_fails(shown):
     assert "FAILED test_theirs.py::TestMended" in shown
     assert "[XPASS(strict)] it was so once" in shown
 
 
-def test_what_is_not_supported_is_skipped_with_its_reason(shown):
+def test_what_is_not_supported_is_skipped_and_a_failure_shows_what_was_compared(shown):
     assert "no add_memory: turns only" in shown
     assert "PASSED test_theirs.py::TestTurnsOnly::test_what_is_not_supported_says_so" in shown
-
-
-def test_what_is_supported_is_not_called_unsupported(shown):
     assert "FAILED test_theirs.py::TestUntrue::test_what_is_not_supported_says_so" in shown
-
-
-def test_a_failure_shows_what_was_compared(shown):
     assert "At index 0 diff: 'tea at last' != 'coffee and tea are sold here'" in shown
 
 

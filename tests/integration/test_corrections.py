@@ -72,7 +72,7 @@ async def test_a_retracted_fact_ends_and_is_restored_with_its_past(ann, text, va
     assert (at(5), at(10)) == (past.valid_until, past.superseded_at)
 
 
-async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann):
+async def test_a_fact_is_named_in_three_ways_and_restored_with_the_end_it_had(ann):
     await ann.say(1, "I live in Rome.")
     rome = await fact(ann, "Rome")
     ann.clock.day = 9
@@ -82,12 +82,6 @@ async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann):
         assert rome == await ann.restore(name)
     [listed] = await ann.list_memories(kinds=["semantic"])
     assert rome.key == listed.key
-
-
-async def test_a_restored_fact_is_given_the_end_it_had(ann):
-    await ann.say(1, "I live in Rome.")
-    rome = await fact(ann, "Rome")
-    ann.clock.day = 9
     had = await ann.retract(rome, at=at(5))
     ann.clock.day = 12
     await ann.restore(rome)
@@ -200,24 +194,17 @@ async def test_a_run_is_undone_after_what_restored_its_ends(ann):
     assert [] == rows(ann)["fact_closures"]
 
 
-async def test_what_was_forgotten_is_not_restored(ann):
-    await ann.say(1, "I live in Rome.")
-    key = str((await fact(ann, "Rome")).memory_id)
-    await ann.retract(key)
-    await ann.restore(key)
-    await ann.forget(key)
-    for correct in (ann.retract, ann.restore):
-        with pytest.raises(NotFound, match=key):
-            await correct(key)
-
-
-async def test_one_of_two_that_correct_at_once_is_refused(ann):
+async def test_one_of_two_that_correct_at_once_is_refused_and_both_if_it_was_forgotten(ann):
     await ann.say(1, "I live in Rome.")
     key = str((await fact(ann, "Rome")).memory_id)
     for correct in (ann.retract, ann.restore):
         done = await asyncio.gather(*(correct(key) for _ in range(4)), return_exceptions=True)
         assert 1 == sum(isinstance(one, Fact) for one in done), done
         assert 3 == sum(isinstance(one, Conflict) for one in done), done
+    await ann.forget(key)
+    for correct in (ann.retract, ann.restore):
+        with pytest.raises(NotFound, match=key):
+            await correct(key)
 
 
 async def test_bad_names_and_moments_are_refused(ann):

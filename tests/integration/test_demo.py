@@ -74,17 +74,12 @@ def played(tmp_path_factory):
     return Played(output, errors, demo.returncode, demo.pid)
 
 
-def test_it_succeeds_in_silence_on_stderr(played):
+def test_it_says_where_the_memory_lay_in_plain_lines_and_nothing_on_stderr(played):
     assert (0, "") == (played.code, played.errors)
 
-
-def test_it_says_where_the_memory_lay_and_how_to_look_again(played):
     assert "hippocampus-demo-" in played.output.partition("Facts")[0]
     assert "The temporary memory was removed." in played.output
     assert "hippocampus demo --keep" in played.output
-
-
-def test_piped_output_has_no_colour_and_no_padding(played):
     assert "\x1b" not in played.output
     lines = played.output.splitlines()
     rules = [line for line in lines if set(line) == {"─"}]
@@ -111,15 +106,12 @@ def test_a_text_without_spaces_is_shown_in_full():
     assert long in "".join(page.getvalue().split())
 
 
-def test_facts_are_shown_with_their_times_and_their_source(played):
+def test_facts_are_shown_with_times_and_sources_and_langgraph_asks_in_another_process(played):
     line = r"^profile +User {} +2026-03-{} +{}{}$"
     moved = line.format("lives in Leeds.", "02", "2026-03-15 +", "monday-morning-07")
     lives = line.format("lives in Edinburgh.", "15", "", "sunday-afternoon-01")
     assert re.search(moved, played.output, re.MULTILINE)
     assert re.search(lives, played.output, re.MULTILINE)
-
-
-def test_langgraph_asks_in_another_process(played):
     pids = set(re.findall(r"LangGraph in process (\d+)", played.output))
     assert 1 == len(pids)
     assert str(played.pid) not in pids

@@ -93,13 +93,14 @@ async def test_http_marks_doubtful_facts_and_says_why(memory):
         assert EN in [one["content"] for one in answer.json()["memories"]]
 
 
-async def test_mcp_marks_doubtful_facts(memory):
-    tools = MemoryTools(memory, ServedUsers(ANN.app, ANN.user))
-    found = {one.content: one.uncertain for one in (await tools.recall("Boston 爵士乐")).memories}
+async def test_mcp_adk_langgraph_and_the_block_before_an_answer_mark_doubtful_facts(memory):
+    from langchain.agents import create_agent
+    from langchain_core.messages import AIMessage, HumanMessage
+    from scripted_chat import ScriptedChatModel
+
+    served = MemoryTools(memory, ServedUsers(ANN.app, ANN.user))
+    found = {one.content: one.uncertain for one in (await served.recall("Boston 爵士乐")).memories}
     assert (True, True, False) == (found[EN], found[ZH], found["I live in Boston."])
-
-
-async def test_adk_marks_doubtful_facts(memory):
     service, who = OpenMemoryService(engine=memory), {"app_name": ANN.app, "user_id": ANN.user}
     found = await service.search_memory(**who, query="Where does Ann live? 爵士乐")
     listed = await service.list_memories(**who, memory_type="semantic")
@@ -111,9 +112,6 @@ async def test_adk_marks_doubtful_facts(memory):
         }
         assert (at(3).isoformat(), at(4).isoformat()) == (marked[EN], marked[ZH])
         assert all(moment is None for text, moment in marked.items() if text not in (EN, ZH))
-
-
-async def test_langgraph_marks_doubtful_facts(memory):
     store = langgraph_store.PgHippocampusStore(engine=memory)
     namespace = langgraph_store.memories_namespace(ANN.app, ANN.user)
     found = await store.asearch(namespace, query="Where does Ann live?", limit=20)
@@ -129,18 +127,9 @@ async def test_langgraph_marks_doubtful_facts(memory):
     [recall_when] = [one for one in timed if one.name == "recall_when"]
     told = await recall_when.ainvoke({"when": "2026-03-02"}, config)
     assert EN in [one["text"] for one in told["memories"]], told
-
-
-async def test_the_block_before_an_answer_marks_doubtful_facts(memory):
-    from langchain.agents import create_agent
-    from langchain_core.messages import AIMessage, HumanMessage
-    from scripted_chat import ScriptedChatModel
-
-    store = langgraph_store.PgHippocampusStore(engine=memory)
     model = ScriptedChatModel(answers=[AIMessage("In Boston, maybe.")])
     middleware = langgraph_store.HippocampusMiddleware(store, app=ANN.app)
     agent = create_agent(model, middleware=[middleware])
-    config = {"configurable": {"user_id": ANN.user, "thread_id": "other"}}
     await agent.ainvoke({"messages": [HumanMessage("Where do I live?")]}, config)
     texts: Sequence[str] = [str(message.text) for message in model.asked[0]]
     assert any(EN in text for text in texts), texts

@@ -52,9 +52,7 @@ async def semantic(ann: Person, query: str, as_of: AsOf | None = None) -> list[M
      "I still live in Boston."),
     ("我住在上海。", "我可能要离开上海。", "她住在哪里？", "上海", "我住在上海。"),
 ])  # fmt: skip
-async def test_a_doubted_fact_holds_with_a_mark_until_it_is_said_again(
-    ann, lives, doubts, query, value, again
-):
+async def test_a_doubted_fact_is_marked_until_said_again(ann, lives, doubts, query, value, again):
     await ann.say(1, lives)
     [certain] = await ann.facts()
     assert (None, False) == (certain.doubted_at, certain.is_doubtful)

@@ -81,7 +81,9 @@ def test_the_first_use_creates_a_durable_private_database(empty_home):
     assert servers_of(home) == []
 
 
-def test_data_survives_and_starting_again_recovers_nothing(server):
+def test_data_survives_and_no_recovery_and_no_setting_of_another_server_counts(server, monkeypatch):
+    for name, value in {"PGPORT": "6000", "PGHOST": "/x", "PGDATA": "/x", "LC_ALL": "xx"}.items():
+        monkeypatch.setenv(name, value)
     assert notes(server.acquire()) == ["committed"]
     assert "recovery" not in server.log_tail()
 
@@ -103,7 +105,7 @@ def test_describe_sees_the_server_and_its_users(server, home, user_of):
     assert not describe(home).running
 
 
-def test_every_acquire_of_a_process_needs_its_release(server, home):
+def test_every_acquire_of_a_process_needs_its_release_and_threads_share_it(server, home):
     twin = EmbeddedPostgres(home / ".." / home.name)
     assert server.acquire() == server.acquire() == twin.acquire()
     for _ in range(3):
@@ -113,10 +115,6 @@ def test_every_acquire_of_a_process_needs_its_release(server, home):
     server.release()
     assert servers_of(home) == []
     server.release()
-    assert notes(server.acquire()) == ["committed"]
-
-
-def test_threads_share_one_membership(server, home):
     answers: list[str] = []
     threads = [threading.Thread(target=lambda: answers.append(server.acquire())) for _ in range(8)]
     for thread in threads:
@@ -128,6 +126,7 @@ def test_threads_share_one_membership(server, home):
         assert describe(home).running
         server.release()
     assert servers_of(home) == []
+    assert notes(server.acquire()) == ["committed"]
 
 
 def test_four_processes_make_one_server_and_the_last_stops_it(empty_home, user_of):
@@ -216,7 +215,7 @@ def test_a_broken_pid_file_does_not_matter(server, home, text):
     assert notes(server.acquire()) == ["committed"]
 
 
-def test_a_copied_folder_gets_its_own_server(server, home):
+def test_a_copied_folder_has_its_own_server_and_a_socket_that_was_removed_returns(server, home):
     server.acquire()
     with empty_folder() as copy:
         subprocess.run(["cp", "-Rp", home / "postgres-18", copy], check=True)
@@ -224,10 +223,6 @@ def test_a_copied_folder_gets_its_own_server(server, home):
         assert notes(twin.acquire()) == ["committed"]
         assert pid_of(copy) != pid_of(home)
         twin.release()
-
-
-def test_a_socket_that_was_cleaned_away_comes_back(server, home):
-    server.acquire()
     (home / "postgres-18" / ".s.PGSQL.5432").unlink()
     assert notes(server.acquire()) == ["committed"]
 
@@ -266,12 +261,6 @@ def test_a_kill_inside_initdb_leaves_nothing_behind(empty_home, user_of):
         psycopg.connect(server.acquire()).close()
         server.release()
     assert list(empty_home.glob("postgres-18.partial-*")) == []
-
-
-def test_settings_for_other_servers_are_ignored(server, monkeypatch):
-    for name, value in {"PGPORT": "6000", "PGHOST": "/x", "PGDATA": "/x", "LC_ALL": "xx"}.items():
-        monkeypatch.setenv(name, value)
-    assert notes(server.acquire()) == ["committed"]
 
 
 def test_a_long_log_is_moved_aside(server, home):

@@ -101,9 +101,7 @@ def test_root_writes_to_no_folder_of_another_user(empty_home):
 
 
 @needs_root
-def test_a_memory_of_root_is_opened_where_its_os_user_is_missing_until_then(
-    prepared, empty_home, monkeypatch
-):
+def test_a_memory_of_root_is_opened_where_its_user_is_missing(prepared, empty_home, monkeypatch):
     """As in a new container on an old volume."""
     known = server_account.known_account
     answers = iter([None, None, None])

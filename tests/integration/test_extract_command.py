@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from commands import run
+from every_case import every_case
 from typer.testing import Result
 from warm_python import warm_python
 
@@ -33,12 +34,12 @@ def test_every_line_gives_one_object():
     assert all({"text", "drafts", "needs_llm"} == set(one) for one in found)
 
 
-@pytest.mark.parametrize(("text", "kind", "value", "slot"), [
+@every_case(
     ("I work at Bosch", "profile", "Bosch", "employer"),
     ("I love tea", "preference", "tea", "like"),
     ("Never call me at night", "rule", "Never call me at night", "rule"),
     ("我女儿叫灿灿", "relation", "灿灿", "relation.daughter"),
-])  # fmt: skip
+)  # fmt: skip
 def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
     [[draft]] = [one["drafts"] for one in objects(text)]
     assert (kind, value, slot) == (draft["kind"], draft["value"], draft["slot"])
@@ -49,23 +50,20 @@ def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
 TALK = "My daughter is called Mia\nShe loves drawing\n"
 
 
-@pytest.mark.parametrize(("text", "options", "values"), [
+@every_case(
     ("I quit my job at Stripe and started at Figma two weeks ago.", "", ["Figma"]),
     ("I love tea", "--without en.like.love", []),
     (TALK, "", []),
     (TALK, "--conversation", ["drawing"]),
-    pytest.param("I live in Porto. " + "word " * 400_000, "", ["Porto"], id="long"),
-])  # fmt: skip
+    ("I live in Porto. " + "word " * 400_000, "", ["Porto"]),
+)  # fmt: skip
 def test_the_last_line_gives_what_rules_options_and_lines_before_let_it(text, options, values):
     assert values == [draft["value"] for draft in objects(text, *options.split())[-1]["drafts"]]
 
 
-def test_dates_are_resolved_against_the_time_given():
+def test_dates_are_resolved_against_the_time_given_and_what_rules_cannot_read_is_marked():
     [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
     assert ["2026-04-01T00:00:00+00:00"] == [draft["valid_from"] for draft in one["drafts"]]
-
-
-def test_what_rules_cannot_read_is_marked():
     found = objects("He works at Amazon I guess\nWhat is Rust?\n")
     assert [True, False] == [one["needs_llm"] for one in found]
 
@@ -82,12 +80,9 @@ def test_people_see_lines():
     ]
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_no_text():
+def test_a_byte_order_mark_is_no_text_and_bytes_that_are_no_utf_8_are_an_error_with_the_line():
     assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
     assert [] == objects("")
-
-
-def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line():
     ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
     assert (1, 1) == (ran.exit_code, len(ran.stdout.splitlines()))
     assert "line 2 is not UTF-8" in ran.stderr
@@ -104,16 +99,16 @@ def test_a_closed_input_is_an_error_of_one_line(monkeypatch, capsys):
     assert (1, "", told) == (ended.value.code, *capsys.readouterr())
 
 
-@pytest.mark.parametrize("line", ["x" * 1_000_000, "我" * 300_000, "I love " * 150_000, "\x00" * 9])
+@every_case("x" * 1_000_000, "我" * 300_000, "I love " * 150_000, "\x00" * 9)
 def test_a_line_of_any_shape_gives_one_object(line):
     [one] = objects(f"{line}\n")
     assert line == one["text"]
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@every_case(
     (("--without", "en.like.lvoe"), 1, "no such pattern: en.like.lvoe"),
     (("--said-at", "last week"), 2, "--said-at must be a day like"),
-])  # fmt: skip
+)  # fmt: skip
 def test_a_wrong_option_is_an_error_that_names_it(arguments, code, told):
     ran = extract("I love tea\n", *arguments)
     assert code == ran.exit_code

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import commands
 import pytest
+from every_case import every_case
 from turns import said
 from typer.testing import Result
 
@@ -71,8 +72,8 @@ def test_a_fact_is_stated_shown_and_corrected(dsn):
     assert (2, True) == (refused.exit_code, "--at must be a day like" in refused.stderr)
 
 
-@pytest.mark.parametrize("day", ["2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026"])
-def test_a_date_is_a_day_in_figures_or_in_words(shared_dsn, day):
+@every_case("2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026")
+def test_a_date_is_a_day_in_figures_or_in_words(day, shared_dsn):
     told = run(shared_dsn, "state", "employer", "Acme", "--since", day, user=f"on {day}").stdout
     assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
 
@@ -88,16 +89,16 @@ def a_day_ahead(monkeypatch):
 
 
 @pytest.mark.usefixtures("a_day_ahead")
-@pytest.mark.parametrize("today", ["today", "今天"])
+@every_case("today", "今天")
 def test_today_does_not_begin_in_the_future(today):
     assert date_option(today, "--since") <= datetime.now(UTC)
 
 
-@pytest.mark.parametrize("words", [
+@every_case(
     "last week", "上周", "2026", "2026年3月", "2 hours ago", "昨天下午", "每周三", "2026/13/1",
     "",
-])  # fmt: skip
-def test_a_date_that_is_no_single_day_is_refused_in_both_languages(shared_dsn, words):
+)  # fmt: skip
+def test_a_date_that_is_no_single_day_is_refused_in_both_languages(words, shared_dsn):
     for language, why in (("en", "--since must be a day like"), ("zh", "--since 必须是")):
         with speaking(cast("Language", language)):
             refused = run(shared_dsn, "state", "employer", "Acme", "--since", words)
@@ -116,7 +117,7 @@ def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn):
     assert "There is no such slot. Did you mean 'my.shelf'? hippocampus facts my app ann" in asked
 
 
-@pytest.mark.parametrize("width", [80, 100])
+@every_case(80, 100)
 def test_no_word_is_broken_in_a_narrow_terminal(width):
     words = "wellcome trust sanger institute cambridgeshire hinxton genome campus"
     fact = Fact(
@@ -164,11 +165,10 @@ def test_the_graph_around_an_entity_is_shown_and_its_history_with_what_ended(dsn
     assert ["Leeds"] == [one["object"] for one in then]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "told"),
-    [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a day")],
+@every_case(
+    (["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a day")
 )
-def test_what_cannot_be_is_one_line(shared_dsn, arguments, code, told):
+def test_what_cannot_be_is_one_line(arguments, code, told, shared_dsn):
     refused = run(shared_dsn, "graph", "user", *arguments)
     assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())
@@ -209,11 +209,8 @@ def test_a_run_is_named_by_either_end_of_its_id(dsn):
     assert f"{first[:both]!r} matches no run: 'hippocampus runs" in " ".join(gone.stderr.split())
 
 
-@pytest.mark.parametrize(
-    ("run_id", "told", "code"),
-    [("last", "run_id must be a UUID", 2), ("0" * 32, "there is no run", 1)],
-)
-def test_an_unknown_run_is_an_error_that_says_so(shared_dsn, run_id, told, code):
+@every_case(("last", "run_id must be a UUID", 2), ("0" * 32, "there is no run", 1))
+def test_an_unknown_run_is_an_error_that_says_so(run_id, told, code, shared_dsn):
     refused = run(shared_dsn, "runs", "--undo", run_id)
     assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())

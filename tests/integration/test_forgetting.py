@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from postgres_admin import column, execute
 from turns import START, Clock, said
 from waiting import until
@@ -92,14 +93,14 @@ async def test_an_embedded_server_that_was_killed_comes_back(tmp_path):
     assert not describe(tmp_path).running
 
 
-@pytest.mark.parametrize(("memory_fields", "complaint"), [
+@every_case(
     ({"kind": "nonsense"}, "kind 'nonsense'"),
     ({"importance": 11}, "importance"),
     ({"occurred_at": datetime(2026, 1, 1)}, "occurred_at has no time zone"),  # noqa: DTZ001
     ({"expires_at": datetime(2026, 1, 1)}, "expires_at has no time zone"),  # noqa: DTZ001
     ({"occurred_at": datetime.fromisoformat("0001-01-01T00:00+14:00")}, "out of range"),
-])  # fmt: skip
-async def test_a_memory_that_cannot_be_is_refused(shared_memory, scope, memory_fields, complaint):
+)  # fmt: skip
+async def test_a_memory_that_cannot_be_is_refused(memory_fields, complaint, shared_memory, scope):
     with pytest.raises(InvalidInput, match=complaint):
         await shared_memory.remember(scope, ["tea", NewMemory(text="tea", **memory_fields)])  # type: ignore[arg-type]
     assert [] == await shared_memory.recall(scope, "tea")
@@ -151,7 +152,7 @@ COUNTS = (
 
 @pytest.mark.parametrize("first", ["forgotten", "appended"])
 @pytest.mark.parametrize("is_known", [True, False], ids=["thread", "new thread"])
-async def test_a_turn_that_is_forgotten_and_appended_at_the_same_time_is_gone(
+async def test_a_turn_forgotten_and_appended_at_the_same_time_is_gone(
     dsn, is_known, first, monkeypatch
 ):
     turn = said("e1", "I sail.")

@@ -12,6 +12,7 @@ from unittest import mock
 
 import httpx
 import pytest
+from every_case import every_case
 from starlette.requests import ClientDisconnect
 
 from shared_core import Scope, StorageUnavailable, open_memory
@@ -87,11 +88,6 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(client, share
     assert [] == (await client.post("/recall", json=question)).json()["hits"]
 
 
-async def test_a_context_needs_no_question(client):
-    asked = {"user_id": "ana", "thread_id": "t", "query": ""}
-    assert 200 == (await client.post("/context", json=asked)).status_code
-
-
 async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, ana):
     of_ana = {"user_id": "ana", "app": ana.app, "thread_id": "monday"}
     body = {**of_ana, "events": [TURN]}
@@ -102,6 +98,7 @@ async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, a
     assert ("success", "ana") == (graph["status"], graph["user_id"])
     assert "Lisbon" in {one["target"] for one in graph["relations"]}
     asked = {**of_ana, "query": "Where do I live?", "max_tokens": 500}
+    assert 200 == (await client.post("/context", json=asked | {"query": ""})).status_code
     window = (await client.post("/context", json=asked)).json()
     assert "Lisbon" in window["prompt"] and window["tokens"] <= 500
     [job] = (await client.get("/jobs", params={"status": "completed"})).json()["jobs"]
@@ -190,7 +187,7 @@ async def nothing_more() -> MutableMapping[str, Any]:
 
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
-async def test_who_stops_reading_an_export_gives_its_place_back(
+async def test_an_unread_export_gives_its_place_back(
     exporting, shared_memory, ana, monkeypatch, spec_version
 ):
     monkeypatch.setattr(export, "CHUNK_CHARACTERS", 1_000)
@@ -258,18 +255,18 @@ async def test_a_reader_that_stalls_gives_way_to_the_next(exporting, monkeypatch
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("path", "status", "kind"), [
+@every_case(
     ("/nowhere", 404, "no-such-path"), ("/recall", 405, "method-not-allowed"),
     ("/memories?user_id=a&limit=0", 422, "invalid-input"),
     ("/memories?user_id=a&user_id=b", 422, "invalid-input"),
     ("/jobs/no-uuid", 422, "invalid-input"), ("/jobs?usr_id=ana", 422, "invalid-input"),
     ("/health?x=1", 422, "invalid-input"),
-])  # fmt: skip
-async def test_an_address_that_is_refused_is_a_problem(client, path, status, kind):
+)  # fmt: skip
+async def test_an_address_that_is_refused_is_a_problem(path, status, kind, client):
     problem_of(await client.get(path), status, kind)
 
 
-@pytest.mark.parametrize(("path", "body", "told"), [
+@every_case(
     ("/recall", None, "body"), ("/recall", [], "body"),
     ("/recall", {"user_id": "ana"}, "body.query: Field required"),
     ("/recall", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
@@ -286,20 +283,20 @@ async def test_an_address_that_is_refused_is_a_problem(client, path, status, kin
     ("/process", {"user_id": "a", "input": " \u3000"}, "body.input: must not be empty"),
     ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not contain NUL"),
     ("/erase", {}, "body.user_id: Field required"),
-])  # fmt: skip
-async def test_a_body_that_is_refused_is_told_in_words(client, path, body, told):
+)  # fmt: skip
+async def test_a_body_that_is_refused_is_told_in_words(path, body, told, client):
     answer = problem_of(await client.post(path, json=body), 422, "invalid-input")
     assert answer["detail"].startswith(told), answer
     assert "pattern" not in str(answer)
 
 
-@pytest.mark.parametrize(("given", "field"), [
+@every_case(
     ({"text": "x", "importance": 11}, "body.memories.0.memory.importance"),
     ({"importance": 5}, "body.memories.0.memory.text"),
     (" ", "body.memories.0.text"),
     (5, "body.memories.0.text"),
-])  # fmt: skip
-async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(client, given, field):
+)  # fmt: skip
+async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(given, field, client):
     answer = await client.post("/remember", json={"user_id": "ana", "memories": [given]})
     assert [field] == [one["field"] for one in answer.json()["errors"]]
 
@@ -307,7 +304,7 @@ async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(client, g
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.mark.parametrize(("content", "headers", "status", "kind"), [
+@every_case(
     (b'{"user_id": "ana", ', JSON, 400, "malformed-json"),
     (b'{"user_id": "\xff\xfe", "query": "x"}', JSON, 400, "malformed-body"),
     (b"[" * 100_000, JSON, 400, "malformed-body"),
@@ -317,8 +314,8 @@ JSON = {"Content-Type": "application/json"}
     (b'{"user_id": "a", "query": "x"}', {"Content-Type": "text/plain"}, 415, "unsupported"),
     (b'{"user_id": "a", "query": "x"}', {}, 415, "unsupported"),
     (b'{"query": "' + b"x" * 2000 + b'"}', JSON, 413, "too-large"),
-])  # fmt: skip
-async def test_bodies_that_cannot_be_read_are_named(shared_memory, content, headers, status, kind):
+)  # fmt: skip
+async def test_bodies_that_cannot_be_read_are_named(content, headers, status, kind, shared_memory):
     options = ServerOptions(auth=False, max_body=1000 if status == 413 else 200_000)
     async with client_of(shared_memory, options, make_app=app_of) as client:
         answer = await client.post("/recall", content=content, headers=headers)
@@ -355,10 +352,8 @@ async def test_jobs_of_others_are_none(shared_memory, scope):
         assert {"changed": 1} == (await client.post(f"/jobs/{job.job_id}/cancel")).json()
 
 
-@pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token"]
-)
-async def test_without_a_valid_token_nothing_opens(shared_memory, header):
+@every_case(None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token")
+async def test_without_a_valid_token_nothing_opens(header, shared_memory):
     async with client_of(shared_memory, ServerOptions(auth=True), make_app=app_of) as client:
         headers = {} if header is None else {"Authorization": header.encode("latin-1")}
         for method, path in (("GET", "/memories?user_id=a"), ("POST", "/recall"), ("GET", "/x")):
@@ -381,19 +376,15 @@ async def test_a_revoked_token_closes_within_seconds(shared_memory):
     assert await known.verify(new.text) is None
 
 
-async def test_the_first_token_closes_the_door_of_this_machine(memory):
+async def test_the_first_token_closes_the_door_of_this_machine_within_seconds(memory):
+    now = [0.0]
+    first = FirstToken(memory.tokens, lambda: now[0])
+    assert not await first.is_made()
     async with client_of(memory, ServerOptions()) as client:
         assert 200 == (await client.get("/memories?user_id=a")).status_code
     await memory.tokens.revoke((await memory.tokens.create("app")).token.token_id)
     async with client_of(memory, ServerOptions()) as client:
         problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
-
-
-async def test_the_first_token_is_seen_within_seconds(memory):
-    now = [0.0]
-    first = FirstToken(memory.tokens, lambda: now[0])
-    assert not await first.is_made()
-    await memory.tokens.create("app")
     now[0] = LOOK_AGAIN_S - 0.1
     assert not await first.is_made()
     now[0] = LOOK_AGAIN_S
@@ -413,14 +404,14 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(memory, aut
         assert 200 == (await client.get("/memories?user_id=ana")).status_code
 
 
-@pytest.mark.parametrize(("host", "headers"), [
+@every_case(
     ("evil.example", {}), ("localhost", {"X-Forwarded-For": "10.0.0.1"}),
     ("localhost", {"X-Forwarded-Host": "memory.example"}), ("localhost", {"Via": "1.1 proxy"}),
     ("127.0.0.1.evil.example:8420", {}), ("localhost", {"Host": "x@127.0.0.1"}),
     ("localhost", {"Host": "127.0.0.1:8420@evil.example"}),
     ("localhost", {"Origin": "http://evil.example"}), ("localhost", {"Origin": "null"}),
-])  # fmt: skip
-async def test_without_tokens_no_web_page_and_no_proxy_is_served(shared_memory, host, headers):
+)  # fmt: skip
+async def test_without_tokens_no_web_page_and_no_proxy_is_served(host, headers, shared_memory):
     async with client_of(shared_memory, host=host, make_app=app_of) as client:
         problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
     for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):

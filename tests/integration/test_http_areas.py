@@ -91,7 +91,7 @@ async def test_every_operation_has_an_id_that_stays(client):
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", one) for one in told.values())
 
 
-async def test_a_list_and_its_number_take_the_same_filters(client, memory):
+async def test_lists_counts_and_timelines_take_filters_and_no_get_changes_anything(client, memory):
     await fill(memory)
     filters: list[tuple[dict[str, object], list[str]]] = [
         ({}, ["tea", "sea", "cats"]), ({"contains": "ANA"}, ["tea", "sea", "cats"]),
@@ -106,6 +106,30 @@ async def test_a_list_and_its_number_take_the_same_filters(client, memory):
         assert {"count": len(keys)} == counted
     wrong = {"user_id": "ana", "begin": NOON.isoformat(), "end": NOON.isoformat()}
     problem_of(await client.get("/memories", params=wrong), 422, "invalid-input")
+    asked = {"when": "last 3 days", "asked_at": (NOON + DAY / 4).isoformat(), "zone": "UTC"}
+    found = await read(client, "/timeline/ana", bucket="day", **asked)
+    assert ["tea", "sea"] == [one["key"] for one in found["memories"]]
+    assert 2 == sum(one["count"] for one in found["buckets"])
+    everything = await read(client, "/timeline/ana", order="oldest", kind="semantic", limit=1)
+    assert ["cats"] == [one["key"] for one in everything["memories"]]
+    scored = await read(client, "/timeline/ana", query="What does Ana drink?")
+    assert "tea" == scored["memories"][0]["key"] and scored["memories"][0]["score"]
+    problem_of(await client.get("/timeline/ana?when=blue"), 422, "invalid-input")
+    before = [line async for line in memory.export(ANA)]
+    schema = await read(client, "/openapi.json")
+    shown = {"user_id": "ana", "key": "tea", "from_version": 1, "to_version": 2}
+    for path, methods in schema["paths"].items():
+        if "get" in methods and path not in ("/jobs/{job_id}", "/metrics"):
+            named = {one["name"] for one in methods["get"].get("parameters", ())}
+            required = {
+                one["name"]: shown[one["name"]]
+                for one in methods["get"].get("parameters", ())
+                if one["required"] and one["in"] == "query"
+            }
+            assert named >= required.keys()
+            answer = await client.get(path.replace("{user_id}", "ana"), params=required)
+            assert answer.status_code in (200, 404), (path, answer.text)
+    assert before == [line async for line in memory.export(ANA)]
 
 
 async def test_a_memory_is_shown_with_its_turns(client, memory):
@@ -120,19 +144,6 @@ async def test_a_memory_is_shown_with_its_turns(client, memory):
     assert "Leeds" == shown["fact"]["value"] and shown["fact"]["why"]["stated"]["turns"]
     assert ("kept", True, 0) == (shown["stage"], shown["is_current"], shown["access_count"])
     problem_of(await client.get("/memory/ana", params={"key": "nothing"}), 404, "not-found")
-
-
-async def test_a_timeline_counts_by_day(client, memory):
-    await fill(memory)
-    asked = {"when": "last 3 days", "asked_at": (NOON + DAY / 4).isoformat(), "zone": "UTC"}
-    found = await read(client, "/timeline/ana", bucket="day", **asked)
-    assert ["tea", "sea"] == [one["key"] for one in found["memories"]]
-    assert 2 == sum(one["count"] for one in found["buckets"])
-    everything = await read(client, "/timeline/ana", order="oldest", kind="semantic", limit=1)
-    assert ["cats"] == [one["key"] for one in everything["memories"]]
-    scored = await read(client, "/timeline/ana", query="What does Ana drink?")
-    assert "tea" == scored["memories"][0]["key"] and scored["memories"][0]["score"]
-    problem_of(await client.get("/timeline/ana?when=blue"), 422, "invalid-input")
 
 
 async def test_a_fact_is_stated_ended_restored_and_its_run_undone(client):
@@ -269,25 +280,6 @@ async def test_a_token_for_some_users_reads_and_changes_no_others(memory):
         assert 200 == (await client.get("/jobs?user_id=ana")).status_code
     assert [fact] == list(await memory.facts(bob)) and 1 == len(await memory.runs(bob))
     assert ["sails"] == [one.key for one in await memory.list_memories(bob) if one.key != fact.key]
-
-
-async def test_no_get_changes_anything(client, memory):
-    await fill(memory)
-    before = [line async for line in memory.export(ANA)]
-    schema = await read(client, "/openapi.json")
-    shown = {"user_id": "ana", "key": "tea", "from_version": 1, "to_version": 2}
-    for path, methods in schema["paths"].items():
-        if "get" in methods and path not in ("/jobs/{job_id}", "/metrics"):
-            named = {one["name"] for one in methods["get"].get("parameters", ())}
-            required = {
-                one["name"]: shown[one["name"]]
-                for one in methods["get"].get("parameters", ())
-                if one["required"] and one["in"] == "query"
-            }
-            assert named >= required.keys()
-            answer = await client.get(path.replace("{user_id}", "ana"), params=required)
-            assert answer.status_code in (200, 404), (path, answer.text)
-    assert before == [line async for line in memory.export(ANA)]
 
 
 OTHER_IDS = (

@@ -9,6 +9,7 @@ import httpx
 import pytest
 import schemathesis
 from commands import succeed
+from every_case import every_case
 from hypothesis import HealthCheck, Phase, given, settings
 from long_forms import LONG
 from schemathesis.generation import GenerationMode
@@ -92,13 +93,13 @@ def test_odd_requests_are_refused_in_the_documented_form(served, token):
 REFUSAL = {"type": "x", "title": "x", "detail": "x", "status": 422}
 
 
-@pytest.mark.parametrize(("status", "kind", "body", "is_wrong"), [
+@every_case(
     (500, "application/problem+json", {"status": 500}, True),
     (400, "text/plain", {}, True),
     (422, "application/problem+json", {"status": 422, "title": "x"}, True),
     (503, "application/problem+json", {"detail": "psycopg.OperationalError: x"}, True),
     (422, "application/problem+json", REFUSAL, False),
-])  # fmt: skip
+)  # fmt: skip
 def test_only_a_documented_refusal_is_right(status, kind, body, is_wrong):
     client = Client(1, "", os.getpid())
     client.judge(Request(method="GET", path="/"), status, kind, json.dumps(body).encode())

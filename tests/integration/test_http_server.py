@@ -142,14 +142,11 @@ def test_a_client_that_is_still_sending_reads_why_it_is_refused(megabytes, heade
         assert status == answer.status_code
 
 
-def test_a_client_that_asks_first_is_not_invited_to_send_what_is_refused(shared):
+def test_who_asks_first_is_not_invited_to_send_too_much_and_a_head_without_end_is_refused(shared):
     head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nExpect: 100-continue\r\n"
     with connected(shared) as connection:
         connection.sendall(f"{head}Content-Length: 5000000\r\n\r\n".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 413")
-
-
-def test_a_head_without_end_is_refused(shared):
     with connected(shared) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
         with suppress(ConnectionError):  # it may hang up before all is sent

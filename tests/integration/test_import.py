@@ -4,6 +4,7 @@ A second import leaves out what was deleted or forgotten here since the first on
 """
 
 import asyncio
+import os
 import subprocess
 import time
 import uuid
@@ -16,16 +17,19 @@ from zlib import crc32
 import commands
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
+from pages import PAGES, blocks_of
 from postgres_admin import column, execute, rows
 from postgres_databases import new_database
 from practised import practised  # noqa: F401
 from psycopg.conninfo import make_conninfo
 from typer.testing import Result
-from warm_python import warm_python
+from warm_python import run_warm, warm_python
 
 from langgraph_store import PgHippocampusStore
+from langgraph_store.conformance.samples import INDEX, word_vectors
 from shared_core import InvalidInput, ModelUnavailable, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
 from shared_core.ingest import items as ingest_items
@@ -42,12 +46,6 @@ SECRET = "hunter2-secret"
 PAGE_BYTES = "shared_core.storage.postgres.langgraph_tables.PAGE_BYTES"
 
 
-def word_vectors(texts: list[str]) -> list[list[float]]:
-    """Bags of words: texts that share words are near."""
-    bags = [[crc32(word.encode()) % 63 for word in text.lower().split()] for text in texts]
-    return [[0.1, *(float(bag.count(n)) for n in range(63))] for bag in bags]
-
-
 class CountingEmbedder(CallableEmbedder):
     """word_vectors under a name, and the passages it was asked for."""
 
@@ -58,9 +56,6 @@ class CountingEmbedder(CallableEmbedder):
     def _embed(self, texts: list[str]) -> list[list[float]]:
         self.asked += texts
         return word_vectors(texts)
-
-
-INDEX: Any = {"dims": 64, "embed": word_vectors, "fields": ["text"]}
 
 
 @dataclass
@@ -557,12 +552,18 @@ async def test_a_deletion_outlasts_what_was_put_in_its_place(filled):
     assert await filled.ours.aget(filled.ana, "k") is None
 
 
-async def test_what_was_written_there_after_it_was_deleted_here_comes(filled):
+async def test_what_was_replaced_here_stays_away_and_what_was_written_there_after_it_comes(filled):
     await filled.bring()
     await filled.ours.adelete(filled.ana, "m0")
     filled.theirs.put(filled.ana, "m0", {"text": "new"})
     assert 1 == (await filled.bring()).copied
     assert {"text": "new"} == (await filled.ours.aget(filled.ana, "m0")).value
+    await filled.ours.aput(filled.ana, "m1", {"text": "for a moment"}, ttl=60)
+    filled.expire("m1")
+    for swept in (0, 1):
+        assert 1 == (await filled.bring()).deleted
+        assert (1 - swept) == await filled.ours.engine.sweep_expired((filled.app,))
+    assert {"m0", "m2"} == await filled.keys()
 
 
 async def test_what_was_here_before_an_import_counts_as_well(filled):
@@ -573,16 +574,6 @@ async def test_what_was_here_before_an_import_counts_as_well(filled):
     await filled.ours.adelete(filled.ana, "m1")
     assert 2 == (await filled.bring()).deleted
     assert {"m2"} == await filled.keys()
-
-
-async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled):
-    await filled.bring()
-    await filled.ours.aput(filled.ana, "m0", {"text": "for a moment"}, ttl=60)
-    filled.expire("m0")
-    for swept in (0, 1):
-        assert 1 == (await filled.bring()).deleted
-        assert (1 - swept) == await filled.ours.engine.sweep_expired((filled.app,))
-    assert {"m1", "m2"} == await filled.keys()
 
 
 async def test_what_expired_here_and_was_read_there_comes_again(filled):
@@ -637,12 +628,12 @@ def test_an_embedded_database_is_known_by_its_sockets(tmp_path):
         assert embedded_behind(other, home) is None
 
 
-@pytest.mark.parametrize(("prefix", "message"), [
+@every_case(
     ("{}..ana", "a label of the prefix '{}..ana' is empty"), (".{}", "is empty"),
     ("{}.", "is empty"), ("{}.nope", "there are no items below the prefix '{}.nope'"),
     ("gdp", "there are no items below the prefix 'gdp'"),
-])  # fmt: skip
-def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
+)  # fmt: skip
+def test_a_prefix_that_names_nothing_is_told(prefix, message, bundled):
     bundled.put("m0")
     for options in ([], ["--dry-run"]):
         ran = bundled.run("--prefix", prefix.format(bundled.app), *options)
@@ -651,7 +642,7 @@ def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
         assert 1 == len(ran.stderr.splitlines())
 
 
-@pytest.mark.parametrize(("options", "message"), [
+@every_case(
     ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
     ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
     ({"batch": 0}, "batch must be"),
@@ -660,8 +651,8 @@ def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
          "vectors_from": "short"},
         "64 dimensions, those of 'short' have 2",
     ),
-])  # fmt: skip
-async def test_options_that_make_no_sense_are_refused(filled, options, message):
+)  # fmt: skip
+async def test_options_that_make_no_sense_are_refused(options, message, filled):
     with pytest.raises(InvalidInput, match=message):
         await filled.bring(**options)
 
@@ -692,3 +683,53 @@ def test_a_role_without_rights_is_told(bundled, guest):
     execute(bundled.origin, f"GRANT SELECT ON store, store_vectors TO {guest}")
     assert 0 == poor.run().exit_code
     execute(bundled.origin, f"DROP OWNED BY {guest}")
+
+
+CHECKS = {
+    block.text
+    for page in PAGES
+    if page.name.startswith("from-postgres-store")
+    for block in blocks_of(page)
+    if block.value == "check.py"
+}
+"""The program as the pages print it, once if they agree."""
+
+
+@pytest.fixture(params=sorted(CHECKS), ids=[f"check{n}" for n in range(len(CHECKS))])
+def program(request, dsn, tmp_path):
+    """The printed program, beside a database.py that names the database of the test."""
+    (tmp_path / "database.py").write_text(f"DSN = {dsn!r}\n", "utf-8")
+    (file := tmp_path / "check.py").write_text(request.param, "utf-8")
+    return file
+
+
+def test_the_check_counts_every_item_and_names_each_that_is_lost(program, dsn):
+    def check() -> subprocess.CompletedProcess[str]:
+        return run_warm([str(program)], cwd=program.parent, env=dict(os.environ), timeout=100)
+
+    # More namespaces than a listing gives, and more items than a search gives, by default.
+    puts = [PutOp(("app", f"user{one:03}"), "note", {"n": one}) for one in range(110)]
+    puts += [PutOp(("app", "user007", "more"), f"{one}", {"n": one}) for one in range(1010)]
+    puts += [PutOp(("app", "user007"), "0", {"n": "above"}), PutOp(("a%2Eb",), "名前", {"n": None})]
+    count = len(puts)
+    with PostgresStore.from_conn_string(dsn) as old:
+        old.setup()
+        old.batch(puts)
+        old.put(("app", "user007"), "gone", {"n": 1}, ttl=60)  # it is not counted
+    execute(dsn, "UPDATE store SET expires_at = now() - interval '1 day' WHERE key = 'gone'")
+    asyncio.run(import_store(StoreImport(dsn=dsn, uri=dsn)))
+    complete = check()
+    assert (0, f"112 namespaces, {count} items: all equal\n", "") == (
+        complete.returncode, complete.stdout, complete.stderr,
+    )  # fmt: skip
+    with PgHippocampusStore(dsn) as new:
+        new.put(("app", "user109"), "note", {"n": "another"})
+        new.put(("app", "later"), "note", {"n": "of the new store"})
+        new.delete(("app", "user007", "more"), "1009")
+    incomplete = check()
+    assert 1 == incomplete.returncode
+    assert f"2 of {count} items differ\n" == incomplete.stderr
+    assert [
+        "missing or different: ('app', 'user007', 'more') 1009",
+        "missing or different: ('app', 'user109') note",
+    ] == incomplete.stdout.splitlines()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from commands import run, succeed
+from every_case import every_case
 from postgres_admin import execute
 from typer.testing import Result
 
@@ -186,14 +187,7 @@ async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports)
     assert (4, 4, 2) == (zep.turns.written, zep.facts.written, letta.statements.written)
 
 
-async def test_each_user_of_mem0_gets_their_own_memories(imports):
-    assert ["ana", "ben", "小明"] == (await imports.bring("mem0_get_all.json", user=None)).users
-    assert 3 == len(await imports.listed())
-    assert ["I am allergic to peanuts."] == await imports.texts("allergies", "ben")
-    assert any("龙井" in one for one in await imports.texts("喝什么茶？", "小明"))
-
-
-async def test_it_must_be_clear_who_gets_the_memories(imports):
+async def test_it_must_be_clear_who_gets_the_memories_and_each_user_of_mem0_gets_their_own(imports):
     for file, options, complaint in (
         ("chatgpt.json", {"user": None}, "does not say whose memories .* --user"),
         ("mem0_get_all.json", {}, "of 'ana', 'ben', '小明', and --user would give all"),
@@ -207,23 +201,24 @@ async def test_it_must_be_clear_who_gets_the_memories(imports):
     one = await imports.bring("mem0_get_all.json", user="benjamin", source_user="ben")
     assert 1 == one.statements.written
     assert 1 == len(await imports.memory.list_memories(imports.user("benjamin")))
+    assert ["ana", "ben", "小明"] == (await imports.bring("mem0_get_all.json", user=None)).users
+    assert 3 == len(await imports.listed())
+    assert ["I am allergic to peanuts."] == await imports.texts("allergies", "ben")
+    assert any("龙井" in one for one in await imports.texts("喝什么茶？", "小明"))
 
 
-async def test_conversations_of_another_account_of_claude_are_refused(imports):
+async def test_a_file_that_is_cut_off_and_conversations_of_another_account_are_refused(imports):
+    cut = imports.folder / "chatgpt.json"
+    cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
+    with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
+        await imports.bring(cut)
+    assert [] == await imports.memory.users(imports.ana.app)
     first, second = export("claude.json")
     second["account"]["uuid"] = "account-2"
     second["chat_messages"] = first["chat_messages"]
     with pytest.raises(InvalidInput, match="'account-1', 'account-2'.*--source-user"):
         await imports.bring([first, second])
     assert 1 == (await imports.bring([first, second], source_user="account-2")).threads
-
-
-async def test_a_file_that_is_cut_off_writes_nothing(imports):
-    cut = imports.folder / "chatgpt.json"
-    cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
-    with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
-        await imports.bring(cut)
-    assert [] == await imports.memory.users(imports.ana.app)
 
 
 async def test_an_interrupted_import_goes_on_where_it_stopped(dsn, tmp_path):
@@ -398,7 +393,7 @@ def test_a_dry_run_needs_no_memory():
     assert "Nothing was written." in told
 
 
-@pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
+@every_case("chatgpt.json", "claude.json", "letta.af", "zep.json")
 def test_what_is_skipped_is_told_in_chinese(file, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
     told = run("import", EXPORTS / file, *TO_ANA, "--dry-run").stdout
@@ -407,7 +402,7 @@ def test_what_is_skipped_is_told_in_chinese(file, monkeypatch):
     assert not [line for line in skipped if re.search(r"[A-Za-z]+ [a-z]+", line)]
 
 
-def test_the_counts_are_shown_as_a_table_and_as_json(dsn, tmp_path):
+def test_the_counts_are_a_table_or_json_and_a_record_that_fails_is_named(dsn, tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(EXPORTS / "claude.json", "conversations.json")
@@ -418,6 +413,13 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn, tmp_path):
     [row] = [line for line in again.stdout.splitlines() if line.startswith("turns")]
     assert ["turns", "4", "0", "4"] == row.split()
     assert max(map(len, again.stdout.splitlines())) <= 80
+    document = export("zep.json")
+    document["edges"][0]["name"] = "!!!"
+    (file := tmp_path / "zep.json").write_text(json.dumps(document), "utf-8")
+    ran = run("import", file, *TO_ANA, "--uri", dsn)
+    assert 1 == ran.exit_code
+    assert "✗ 'zep/edge-0': relation must have a letter" in ran.stderr
+    assert "failed" in ran.stdout
 
 
 def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
@@ -433,17 +435,7 @@ def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
     assert 2 == restored["statements"]["written"]
 
 
-def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn, tmp_path):
-    document = export("zep.json")
-    document["edges"][0]["name"] = "!!!"
-    (file := tmp_path / "zep.json").write_text(json.dumps(document), "utf-8")
-    ran = run("import", file, *TO_ANA, "--uri", dsn)
-    assert 1 == ran.exit_code
-    assert "✗ 'zep/edge-0': relation must have a letter" in ran.stderr
-    assert "failed" in ran.stdout
-
-
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@every_case(
     (["chatgpt.json"], 2, "memories of chatgpt need --app: name the application"),
     (["chatgpt.json", "--app", "a"], 1, "does not say whose memories it holds"),
     (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
@@ -453,7 +445,7 @@ def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn, tmp_path):
     (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
     (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
     (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
-])  # fmt: skip
+)  # fmt: skip
 def test_what_cannot_be_imported_is_said_in_one_line(arguments, code, told):
     name, *rest = arguments
     ran = run("import", EXPORTS / name, *rest, "--uri", NOWHERE)
@@ -470,11 +462,11 @@ def test_an_empty_file_is_called_empty(options, tmp_path):
         assert (1, "Error: empty.json is empty: export it again\n") == (ran.exit_code, ran.stderr)
 
 
-@pytest.mark.parametrize(("document", "told"), [
+@every_case(
     ({"guilds": [1], "messages": [{"a": 1}]}, "1 messages without text. Check that it is"),
     ({"results": [{"a": 1}, 7]}, "1 memories without text, 1 entries of an unknown form"),
     ([{"mapping": 7}], "1 entries of an unknown form"),
-])  # fmt: skip
+)  # fmt: skip
 def test_a_file_without_a_single_memory_is_an_error(document, told, tmp_path):
     (file := tmp_path / "slack.json").write_text(json.dumps(document), "utf-8")
     for options in ((), ("--dry-run",)):
@@ -511,9 +503,7 @@ def pressing_ctrl_c(*, at_batch: int) -> Iterator[None]:
     ("en", "Interrupted: 64 of 100 statements are here; the same command goes on from there."),
     ("zh", "已中断：陈述 64/100 条已导入；再次运行同一命令即可继续。"),
 ])  # fmt: skip
-def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
-    language, told, dsn, tmp_path, monkeypatch
-):
+def test_ctrl_c_tells_what_is_here_and_it_can_go_on(language, told, dsn, tmp_path, monkeypatch):
     (file := tmp_path / "mem0.json").write_text(json.dumps(films(100)), "utf-8")
     monkeypatch.setenv("HIPPOCAMPUS_LANG", language)
     with pressing_ctrl_c(at_batch=3):

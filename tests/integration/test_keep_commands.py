@@ -78,7 +78,7 @@ def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(old, form):
     assert "" == shown({})
 
 
-def test_what_has_faded_is_listed_restored_and_pinned(old):
+def test_what_has_faded_is_listed_restored_and_pinned_and_unknown_keys_are_named(old):
     assert "Nothing has faded." in run("faded", "app", "ann", dsn=old)
     run("cleanup", dsn=old)
     assert "I sail." in run("faded", "app", "ann", dsn=old)
@@ -91,10 +91,6 @@ def test_what_has_faded_is_listed_restored_and_pinned(old):
     assert "never" in run("policy", dsn=old) and 1 == in_json("stats", dsn=old)["pinned"]
     assert "1 memory no longer pinned" in run("unpin", "app", "ann", key, dsn=old)
     assert "0 memories no longer pinned" in run("unpin", "app", "ann", "no", dsn=old, code=1)
-
-
-def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old):
-    run("cleanup", dsn=old)
     for verb, done in (
         ("pin", "1 memory pinned"), ("unpin", "1 memory no longer pinned"),
         ("recover", "0 memories restored"), ("forget", "1 memory forgotten"),

@@ -14,6 +14,7 @@ from typing import Any
 import langmem
 import pytest
 from commands import run
+from every_case import every_case
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 from langchain_core.messages import AIMessage, HumanMessage
@@ -285,7 +286,7 @@ async def test_the_texts_of_items_are_masked_and_their_other_values_stay(source,
     assert 5 == (await import_store(task)).here
 
 
-@pytest.mark.parametrize("namespace", ["memories", "{user}.{user}", "a..{user}", ""])
+@every_case("memories", "{user}.{user}", "a..{user}", "")
 def test_a_namespace_must_name_one_label_of_the_user(namespace):
     with pytest.raises(InvalidInput, match="namespace must name one label {user}"):
         StoreImport(dsn="postgresql://host/db", app="app", namespace=namespace)

@@ -12,7 +12,7 @@ from resident_users import by_index, by_statement, drawn, make_resident
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
-from tests.integration.test_read_only import standby, until_replayed
+from tests.integration.test_rights import standby, until_replayed
 
 pytestmark = pytest.mark.tail
 __all__ = ["copied_clusters", "standby"]

@@ -8,7 +8,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ import httpx2
 import psycopg
 import pytest
 from commands import run
+from every_case import every_case
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, get_default_environment
 from mcp.client.streamable_http import streamable_http_client
@@ -32,6 +36,7 @@ from warm_python import warm_program, warm_python
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.mcp import server as mcp_server
 from shared_core.mcp.access import TokenGate
+from shared_core.storage.postgres.connection.embedded import describe
 
 pytestmark = pytest.mark.usefixtures("practised")
 
@@ -161,7 +166,7 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
             assert "[]" == of_other.contents[0].text  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "told"), [
+@every_case(
     ("no_such_tool", {}, "Unknown tool"),
     ("recall", {}, "Field required"),
     ("recall", {"query": ""}, "at least 1 character"),
@@ -173,8 +178,8 @@ async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
     ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
     ("process_memory", {"input": "  "}, "input"),
     ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
-])  # fmt: skip
-async def test_bad_arguments_are_errors_that_name_them(shared_memory, scope, tool, arguments, told):
+)  # fmt: skip
+async def test_bad_arguments_are_errors_that_name_them(tool, arguments, told, shared_memory, scope):
     async with running(shared_memory, scope.app, scope.user) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")
@@ -500,3 +505,78 @@ async def test_a_client_remembers_with_a_configuration_of_the_page(configured, d
     texts = [one["content"] for one in found.structured_content["memories"]]
     assert "Ana plays the cello." in texts
     assert {"forgotten": 1} == forgotten.structured_content
+
+
+ENDING = ["-m", "shared_core.cli.main", "mcp", "--user", "ana"]
+STATUS = call(2, "get_session_status")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The folder of an embedded PostgreSQL that runs before no test and after none."""
+    folder = tmp_path_factory.mktemp("home")
+    folder.chmod(0o711)  # the servers of root run as another user
+    return folder
+
+
+@contextmanager
+def started(home: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environ, "HIPPOCAMPUS_HOME": str(home)}
+    environment.pop("HIPPOCAMPUS_URI", None)
+    with subprocess.Popen(
+        [*warm_python(), *ENDING, *options], env=environment,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+            if (pid := describe(home).pid) is not None:
+                os.kill(pid, signal.SIGINT)  # a test that failed leaves no server
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "closed"])
+def test_over_standard_input_it_stops_what_it_started(home, how):
+    with started(home) as process:
+        for message in (HELLO, READY, STATUS):
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+        while json.loads(process.stdout.readline()).get("id") != STATUS["id"]:
+            pass
+        assert describe(home).running
+        if how == "closed":
+            process.stdin.close()
+        else:
+            process.send_signal(signal.Signals[how])
+        assert 0 == process.wait(60)
+        assert not describe(home).running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_over_http_it_stops_what_it_started(home, number):
+    with started(home, "--http", "127.0.0.1:0") as process:
+        assert process.stderr.readline().startswith(b"Serving http://127.0.0.1:")
+        assert describe(home).running
+        process.send_signal(number)
+        assert 0 == process.wait(60)
+        assert not describe(home).running
+
+
+def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path):
+    with started(tmp_path, "--http", "127.0.0.1:0") as process:
+        while not describe(tmp_path).initialised:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(60), process.stderr.read()
+        assert b"Serving" not in process.stderr.read()
+        assert not describe(tmp_path).running
+
+
+def test_without_standard_input_it_says_how_it_is_started():
+    done = subprocess.run(
+        [sys.executable, *ENDING, "--uri", "postgresql://localhost:1/x"],
+        capture_output=True, text=True, preexec_fn=lambda: os.close(0),
+    )  # fmt: skip
+    assert 1 == done.returncode and "standard input is closed" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr

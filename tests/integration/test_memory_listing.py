@@ -8,6 +8,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
+from every_case import every_case
 from person import Person, alone
 from turns import said
 
@@ -96,15 +97,12 @@ async def sliced(ann: Person, *args: Any, **options: Any) -> list[str]:
     return [one.text for one in (await ann.slice(*args, **options)).memories]
 
 
-@pytest.mark.parametrize(
-    ("part", "numbers"),
-    [
-        ("SAIL", [0]), ("50%", [0]), ("%", [0]), ("_", [1]), ("\\", []), ("örtlicher", [1]),
-        ("CAFÉ", [1]), ("cafe", []), ("上海", [2]), ("住在上海，喜", [2]), (" ", [0, 1, 3]),
-        ("", [0, 1, 2, 3]), ("plane", []),
-    ],
+@every_case(
+    ("SAIL", [0]), ("50%", [0]), ("%", [0]), ("_", [1]), ("\\", []), ("örtlicher", [1]),
+    ("CAFÉ", [1]), ("cafe", []), ("上海", [2]), ("住在上海，喜", [2]), (" ", [0, 1, 3]),
+    ("", [0, 1, 2, 3]), ("plane", []),
 )  # fmt: skip
-async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(ann, part, numbers):
+async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(part, numbers, ann):
     assert [TEXTS[number] for number in numbers] == await texts(ann, contains=part)
 
 
@@ -123,14 +121,11 @@ async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     assert [] == await texts(ann, thread_id="t%")
 
 
-async def test_a_period_ends_before_its_end(ann):
+async def test_a_period_ends_before_its_end_and_pages_have_one_order(ann):
     begin, end = ago(2), NOON
     assert TEXTS[1:3] == await texts(ann, begin=begin, end=end)
     assert TEXTS[:3] == await texts(ann, begin=begin)
     assert TEXTS[3:] == await texts(ann, end=begin)
-
-
-async def test_pages_have_one_order(ann):
     pages = [await ann.list_memories(contains=" ", limit=1, offset=n) for n in range(4)]
     assert [TEXTS[0], TEXTS[1], TEXTS[3]] == [one.text for page in pages for one in page]
 
@@ -185,7 +180,7 @@ async def test_a_user_is_found_by_a_part_of_the_name(only_ann, monkeypatch):
     assert ["李雷"] == await found("雷") and [] == await found("2F")
 
 
-async def test_users_are_found_among_named_ones(new_ann):
+async def test_users_are_found_among_named_ones_also_with_no_memory_to_recall(new_ann):
     ann = new_ann
     app, me, bob = ann.scope.app, ann.scope.user, ann.other("bob")
     for other in (bob, ann.other("cleo"), replace(ann, scope=Scope(f"zoo {app}", "bob"))):
@@ -201,6 +196,10 @@ async def test_users_are_found_among_named_ones(new_ann):
     assert [] == await found(among=[])
     with pytest.raises(InvalidInput, match="app"):
         await ann.memory.users(among=[me])
+    dora = ann.other("dora")
+    await dora.remember("Theo sails.")
+    await dora.forget_about("Theo")
+    assert UserSummary(dora.scope, 0, NOON) in await ann.memory.users(app)
 
 
 async def test_a_user_without_memories_is_no_user_of_them(only_ann):
@@ -216,23 +215,12 @@ async def test_a_user_without_memories_is_no_user_of_them(only_ann):
     assert [ann] == [one.scope for one in await memory.users()]
 
 
-async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann):
-    ann = new_ann
-    bob = ann.other("bob")
-    await bob.remember("Theo sails.")
-    await bob.forget_about("Theo")
-    assert UserSummary(bob.scope, 0, NOON) in await ann.memory.users(ann.scope.app)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"thread_id": ""}, {"thread_id": 7}, {"contains": None}, {"contains": "\x00"},
-        {"begin": NAIVE}, {"end": "yesterday"}, {"begin": NOON, "end": NOON},
-        {"kinds": "episodic"},
-    ],
+@every_case(
+    {"thread_id": ""}, {"thread_id": 7}, {"contains": None}, {"contains": "\x00"},
+    {"begin": NAIVE}, {"end": "yesterday"}, {"begin": NOON, "end": NOON},
+    {"kinds": "episodic"},
 )  # fmt: skip
-async def test_filters_that_mean_nothing_are_refused(ann, options):
+async def test_filters_that_mean_nothing_are_refused(options, ann):
     for verb in (ann.list_memories, ann.count_memories):
         with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
             await verb(**options)
@@ -249,14 +237,11 @@ async def test_bounds_and_pages_that_mean_nothing_are_refused(ann):
             await ann.memory.users(**options)
 
 
-@pytest.mark.parametrize(
-    ("when", "numbers"),
-    [
-        ("last Tuesday", [2, 1]), ("yesterday", [0]), ("last month", [4]), ("上周二", [3]),
-        ("最近六天", [0, 2, 1]), ("from last month to yesterday", [0, 2, 1, 3, 4]), ("in 1999", []),
-    ],
+@every_case(
+    ("last Tuesday", [2, 1]), ("yesterday", [0]), ("last month", [4]), ("上周二", [3]),
+    ("最近六天", [0, 2, 1]), ("from last month to yesterday", [0, 2, 1, 3, 4]), ("in 1999", []),
 )  # fmt: skip
-async def test_words_find_what_was_said_then_newest_first(lin, when, numbers):
+async def test_words_find_what_was_said_then_newest_first(when, numbers, lin):
     assert [TALK[number][1] for number in numbers] == await sliced(lin, when)
 
 
@@ -324,20 +309,17 @@ async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock):
     assert [] == await sliced(lin, kinds=["reflection"])
 
 
-@pytest.mark.parametrize(
-    ("options", "wrong"),
-    [
-        ({"when": "every Friday"}, "a recurring time"),
-        ({"begin": NOON.replace(tzinfo=None)}, "time zone"),
-        ({"begin": NOON, "end": ago(1)}, "end must be after begin"),
-        ({"bucket": "fortnight"}, "bucket must be one of"),
-        ({"order": "best"}, "order must be 'newest' or 'oldest'"),
-        ({"kinds": ["turns"]}, "kind 'turns' is not known"),
-        ({"limit": -1}, "limit must be between"), ({"offset": -1}, "offset must be between"),
-        ({"asked_at": NOON.replace(tzinfo=None)}, "asked_at has no time zone"),
-        ({"begin": "1700-01-01", "end": "2026-01-01", "bucket": "day"}, "more than 10,000 times"),
-    ],
+@every_case(
+    ({"when": "every Friday"}, "a recurring time"),
+    ({"begin": NOON.replace(tzinfo=None)}, "time zone"),
+    ({"begin": NOON, "end": ago(1)}, "end must be after begin"),
+    ({"bucket": "fortnight"}, "bucket must be one of"),
+    ({"order": "best"}, "order must be 'newest' or 'oldest'"),
+    ({"kinds": ["turns"]}, "kind 'turns' is not known"),
+    ({"limit": -1}, "limit must be between"), ({"offset": -1}, "offset must be between"),
+    ({"asked_at": NOON.replace(tzinfo=None)}, "asked_at has no time zone"),
+    ({"begin": "1700-01-01", "end": "2026-01-01", "bucket": "day"}, "more than 10,000 times"),
 )  # fmt: skip
-async def test_a_slice_that_means_nothing_is_refused(lin, options, wrong):
+async def test_a_slice_that_means_nothing_is_refused(options, wrong, lin):
     with pytest.raises(InvalidInput, match=wrong):
         await lin.slice(**options)

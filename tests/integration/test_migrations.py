@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from postgres_admin import column, execute, name_of, new_user, rows
 from psycopg.conninfo import make_conninfo
 from turns import said
@@ -163,9 +164,7 @@ asyncio.run(main())
 @pytest.mark.tail
 def test_processes_that_start_together_migrate_once(empty_dsn):
     command = [*warm_python(), "-c", WRITER, empty_dsn]
-    running = [
-        subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)
-    ]
+    running = [subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE) for n in range(4)]
     assert [b""] * 4 == [process.communicate()[1] for process in running]
     assert [4] == column(empty_dsn, "SELECT count(*) FROM hippocampus.memories")
 
@@ -245,9 +244,7 @@ async def test_a_schema_is_looked_at_again_under_the_lock(dsn):
             await _migrate(late, "hippocampus")
 
 
-async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
-    seekdb, seekdb_dsn, monkeypatch
-):
+async def test_a_stopped_migration_goes_on_from_there_on_seekdb(seekdb, seekdb_dsn, monkeypatch):
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     steps = [
         "ALTER TABLE threads ADD COLUMN stopped_one INT",
@@ -299,13 +296,10 @@ async def test_an_ordinary_owner_works_under_row_security(empty_dsn):
         assert [] == rows(as_owner, "SELECT * FROM hippocampus.memories")
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("postgresql://ghost:secret@127.0.0.1:1/nowhere", "cannot be used"),
-        ("postgresql://[broken", "cannot be used|has an unknown form"),
-        ("mysql://localhost/db", "has an unknown form"),
-    ],
+@every_case(
+    ("postgresql://ghost:secret@127.0.0.1:1/nowhere", "cannot be used"),
+    ("postgresql://[broken", "cannot be used|has an unknown form"),
+    ("mysql://localhost/db", "has an unknown form"),
 )
 async def test_a_wrong_dsn_is_named_without_its_password(uri, expected):
     with pytest.raises((StorageUnavailable, InvalidInput), match=expected) as failure:

@@ -53,9 +53,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("months_later", [False, True])
 @pytest.mark.parametrize("request_", REQUESTS)
-async def test_what_the_user_asks_to_forget_is_told_nowhere_until_it_is_undone(
-    ann_with, request_, months_later
-):
+async def test_what_a_user_forgets_is_told_nowhere_until_undone(ann_with, request_, months_later):
     answer, owes = REQUESTS[request_], [fact([1], "debt", "五千块", "小周欠用户五千块。")]
     is_zh = "小周" in request_
     text, name, learned = (XIAOZHOU, "小周", owes) if is_zh else (ABOUT_MAREK, "Marek", MAREK)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,7 @@ async def test_a_call_goes_on_after_the_server_hung_up(dsn, memory):
     assert 2 == len(await memory.recall(ANN, "Ann"))
 
 
-async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_again(
-    dsn, monkeypatch
-):
+async def test_a_connection_lost_while_a_memory_opens_is_told_and_tried_again(dsn, monkeypatch):
     preparing = database_module.prepare
 
     async def hung_up(connection: Connection, *given: str, **options: bool) -> PreparedSchema:
@@ -126,7 +125,7 @@ async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_
     await memory.close()
 
 
-async def test_a_cancelled_call_gives_its_connection_back(dsn):
+async def test_waiting_callers_are_served_in_turn_and_cancelled_ones_give_connections_back(dsn):
     async with open_memory(dsn, pool_size=1) as memory:
         await memory.remember(ANN, "Ann sails.")
         for _ in range(5):
@@ -135,10 +134,6 @@ async def test_a_cancelled_call_gives_its_connection_back(dsn):
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
         assert 1 == len(await memory.recall(ANN, "sails"))
-
-
-async def test_waiting_callers_are_served_in_turn(dsn):
-    async with open_memory(dsn, pool_size=1) as memory:
         keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
         assert 30 == len({key for [key] in keys})
 
@@ -452,11 +447,19 @@ async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(single
     assert Pooling(shares_sessions=False, keeps_statements=True) == await probing
 
 
-async def test_a_memory_works_with_one_session_and_leaves_it(single):
+async def test_a_memory_and_the_doctor_need_one_session_and_leave_it(single, monkeypatch):
     for begin in (0, 5):
         async with open_memory(single, pool_size=1) as memory:
             await use(memory, ANN, begin)
             assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.2)  # for a second session
+    told = {one.status for one in await asyncio.to_thread(examine, single)}
+    assert "ok" in told and told <= {"ok", "note"}
+    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
+    with psycopg.connect(single, autocommit=True) as holder:
+        holder.execute("SELECT 1")
+        found = {one.check: one for one in await asyncio.to_thread(examine, single)}["server"]
+    assert "problem" == found.status and "free session" in found.advice
 
 
 async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(postgres_dsn):
@@ -496,38 +499,21 @@ async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn):
                 pass
 
 
-def test_the_doctor_says_what_a_pooler_loses(losing):
-    told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
-    assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
-
-
-def test_the_doctor_needs_one_session(single, monkeypatch):
-    monkeypatch.setattr(pooling, "_WAIT_S", 0.2)  # for a second session
-    told = {one.status for one in examine(single)}
-    assert "ok" in told and told <= {"ok", "note"}
-    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
-    with psycopg.connect(single, autocommit=True) as holder:
-        holder.execute("SELECT 1")
-        found = {one.check: one for one in examine(single)}["server"]
-    assert "problem" == found.status and "free session" in found.advice
-
-
-async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing):
+async def test_a_pooler_that_loses_statements_has_no_index_or_listener_and_the_doctor_tells(losing):
     async with opened(losing) as storage:
         with pytest.raises(StorageUnavailable, match="pooler"):
             async with storage.indexes.index_builder():
                 pass
+        with pytest.raises(StorageUnavailable, match="pooler"):
+            await anext(storage.jobs.job_hints())
     # Other tests hold locks in other databases of the server.
     here = "JOIN pg_database ON pg_database.oid = database WHERE datname = current_database()"
     assert [] == rows(losing, f"SELECT FROM pg_locks {here} AND locktype = 'advisory'")
     assert ['"$user", public'] == column(losing, "SHOW search_path")
-
-
-async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing):
-    async with opened(losing) as storage:
-        with pytest.raises(StorageUnavailable, match="pooler"):
-            await anext(storage.jobs.job_hints())
     assert [] == rows(losing, "SELECT pg_listening_channels()")
+    asked = partial(CliRunner().invoke, app, ["doctor", "--uri", losing], env={"COLUMNS": "500"})
+    told = (await asyncio.to_thread(asked)).output
+    assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
 
 
 async def test_a_schema_is_made_through_a_pooler(empty_dsn):

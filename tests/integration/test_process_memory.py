@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core import CoreferenceResolver, MemoryEngine, Scope, SessionManager, open_memory
 from shared_core.errors import InvalidInput
@@ -120,9 +121,7 @@ async def test_example_10_1_a_session_of_two_minutes(dsn):
         ([], ["桔子熟了", "你喜欢吃这个吗？"], expected("你喜欢吃桔子吗？")),  # 6.4
     ],
 )  # fmt: skip
-async def test_example_10_2_coreference_and_section_6_4_nothing_is_remembered(
-    talk, before, inputs, answer
-):
+async def test_example_10_2_coreference_and_6_4_nothing_is_remembered(talk, before, inputs, answer):
     await talk.end(*before)
     assert unmeasured(await talk.say(*inputs)) == answer
 
@@ -223,9 +222,7 @@ async def test_a_later_session_takes_back_what_no_longer_holds(talk, sessions, h
         (["我住在哪里", "我住在上海"], "我住在哪里", ["我住在上海"]),  # the question is not stored
     ],
 )  # fmt: skip
-async def test_what_answers_for_another_or_asks_is_left_out_or_comes_last(
-    talk, told, question, contents
-):
+async def test_what_answers_for_another_is_left_out_or_last(talk, told, question, contents):
     await talk.end(*told)
     assert await talk.contents(question) == contents
 
@@ -287,23 +284,20 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk):
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ("", "must not be empty or blank"), (" \n\t　", "must not be empty or blank"),
-        (None, "must be a text, got NoneType"), (b"tea", "must be a text, got bytes"),
-        (["tea"], "must be a text, got list"),
-        ("x" * 100_001, "at most 100,000 characters, got 100,001"),
-    ],
+@every_case(
+    ("", "must not be empty or blank"), (" \n\t　", "must not be empty or blank"),
+    (None, "must be a text, got NoneType"), (b"tea", "must be a text, got bytes"),
+    (["tea"], "must be a text, got list"),
+    ("x" * 100_001, "at most 100,000 characters, got 100,001"),
 )  # fmt: skip
-async def test_an_input_that_is_none_is_refused(talk, given, reason):
+async def test_an_input_that_is_none_is_refused(given, reason, talk):
     with pytest.raises(InvalidInput, match=reason):
         await talk.say(given)
     assert (await talk.status())["has_active_session"] is False
 
 
-@pytest.mark.parametrize("user_id", ["", None, 7, "a\x00b", "\ud800", Scope("a", "b")])
-async def test_a_user_id_that_is_none_is_refused(shared_memory, user_id):
+@every_case("", None, 7, "a\x00b", "\ud800", Scope("a", "b"))
+async def test_a_user_id_that_is_none_is_refused(user_id, shared_memory):
     for call in (
         shared_memory.process_memory("I like tea", user_id),
         shared_memory.end_session(user_id),
@@ -340,17 +334,13 @@ async def test_a_secret_is_masked_before_it_is_stored(talk):
         ("MEMORY_STRATEGIES", "privacy_filter", "strategies", ("privacy_filter",)),
     ],
 )
-async def test_the_environment_sets_the_rules(
-    shared_dsn, monkeypatch, variable, value, setting, result
-):
+async def test_environment_sets_rules(shared_dsn, monkeypatch, variable, value, setting, result):
     monkeypatch.setenv(variable, value)
     assert result == getattr(open_memory(shared_dsn).conversations.settings, setting)
 
 
-@pytest.mark.parametrize("value", ["soon", "0", "-5", "1.5", "nan", "99999999999"])
-async def test_a_variable_that_makes_no_sense_is_named_by_the_call_that_needs_it(
-    shared_dsn, scope, monkeypatch, value
-):
+@every_case("soon", "0", "-5", "1.5", "nan", "99999999999")
+async def test_a_variable_without_sense_is_named_when_used(value, shared_dsn, scope, monkeypatch):
     monkeypatch.setenv("SESSION_TIMEOUT", value)
     async with open_memory(shared_dsn) as memory:
         await memory.remember(scope, "tea")

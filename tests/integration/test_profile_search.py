@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 from turns import said
 
 from shared_core import InvalidInput, open_memory, run_sync
@@ -83,14 +84,11 @@ async def test_memories_are_found_by_type(searcher):
     assert 3 == len(await searcher.search_memories("user"))
 
 
-@pytest.mark.parametrize(
-    ("weights", "best"),
-    [
-        ({"semantic": 1}, "trip"), ({"keyword": 1}, "rust"), ({"time": 1}, None),
-        ({"importance": 1}, "boss"), ({"topic": 1}, "trip"),
-    ],
+@every_case(
+    ({"semantic": 1}, "trip"), ({"keyword": 1}, "rust"), ({"time": 1}, None),
+    ({"importance": 1}, "boss"), ({"topic": 1}, "trip"),
 )  # fmt: skip
-async def test_weights_decide_what_counts(searcher, weights, best):
+async def test_weights_decide_what_counts(weights, best, searcher):
     query = "university" if "keyword" in weights else "a vacation flight"
     [first, *_] = await searcher.hybrid_search(query, weights)
     assert best == first.memory.thread_id
@@ -106,13 +104,10 @@ async def test_only_the_proportions_of_weights_count(searcher):
     assert expected == [(hit.text, hit.score) for hit in other]
 
 
-async def test_the_same_words_come_once(memory, scope, searcher):
+async def test_the_same_words_come_once_and_diversity_brings_others(memory, scope, searcher):
     await memory.remember(scope, ["User likes hiking.", "user likes  hiking"])
     found = await searcher.hybrid_search("hiking", limit=20)
     assert 1 == sum("hiking" in one.text.lower() for one in found)
-
-
-async def test_diversity_brings_what_is_not_said_yet(memory, scope, searcher):
     await memory.remember(scope, [f"The hotel in Rome had {n} stars and a pool." for n in range(5)])
     plain = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0)
     mixed = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0.9)
@@ -120,40 +115,34 @@ async def test_diversity_brings_what_is_not_said_yet(memory, scope, searcher):
     assert stars[1] < stars[0]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda s: s.hybrid_search("x", {"semantic": -1}), "semantic' must be a finite number"),
-        (lambda s: s.hybrid_search("x", {"semantic": math.nan}), "weight of 'semantic'"),
-        (lambda s: s.hybrid_search("x", {"semantic": 0, "time": 0}), "all weights are 0"),
-        (lambda s: s.hybrid_search("x", {}), "all weights are 0"),
-        (lambda s: s.hybrid_search("x", {"luck": 1}), "weight 'luck' is not known: take one of"),
-        (lambda s: s.hybrid_search("x", diversity=2), "diversity must be between 0 and 1"),
-        (lambda s: s.hybrid_search("x", limit=0), "limit must be between 1"),
-        (lambda s: s.hybrid_search(None), "query must be a text"),
-        (lambda s: s.search_conversations("x", 1, (NOW, NOW - timedelta(days=1))), "before it beg"),
-        (lambda s: s.search_conversations("x", 1, (datetime(2026, 1, 1), None)), "no time zone"),  # noqa: DTZ001
-        (lambda s: s.search_conversations("x", 1, 7), "time_range must be words"),
-        (lambda s: s.search_conversations("x", 1, None, 1.5), "similarity_threshold must be"),
-        (lambda s: s.search_memories("x", ["mood"]), "memory type 'mood' is not known"),
-        (lambda s: s.search_memories("x", "profile"), "memory_types must be a list"),
-        (lambda s: s.search_memories("x", None, 10**9), "limit must be between 1"),
-    ],
+@every_case(
+    (lambda s: s.hybrid_search("x", {"semantic": -1}), "semantic' must be a finite number"),
+    (lambda s: s.hybrid_search("x", {"semantic": math.nan}), "weight of 'semantic'"),
+    (lambda s: s.hybrid_search("x", {"semantic": 0, "time": 0}), "all weights are 0"),
+    (lambda s: s.hybrid_search("x", {}), "all weights are 0"),
+    (lambda s: s.hybrid_search("x", {"luck": 1}), "weight 'luck' is not known: take one of"),
+    (lambda s: s.hybrid_search("x", diversity=2), "diversity must be between 0 and 1"),
+    (lambda s: s.hybrid_search("x", limit=0), "limit must be between 1"),
+    (lambda s: s.hybrid_search(None), "query must be a text"),
+    (lambda s: s.search_conversations("x", 1, (NOW, NOW - timedelta(days=1))), "before it beg"),
+    (lambda s: s.search_conversations("x", 1, (datetime(2026, 1, 1), None)), "no time zone"),  # noqa: DTZ001
+    (lambda s: s.search_conversations("x", 1, 7), "time_range must be words"),
+    (lambda s: s.search_conversations("x", 1, None, 1.5), "similarity_threshold must be"),
+    (lambda s: s.search_memories("x", ["mood"]), "memory type 'mood' is not known"),
+    (lambda s: s.search_memories("x", "profile"), "memory_types must be a list"),
+    (lambda s: s.search_memories("x", None, 10**9), "limit must be between 1"),
 )  # fmt: skip
-async def test_bad_searches_are_named(memory, scope, call, message):
+async def test_bad_searches_are_named(call, message, memory, scope):
     with pytest.raises(InvalidInput, match=message):
         await call(memory.profiles.searcher(scope))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"topics": ["astrology"]}, "topic 'astrology' is not known: take one of"),
-        ({"topics": "work"}, "topics must be a list"),
-        ({"keywords": "work"}, "keywords must be a list"),
-        ({"sentiment": (1, -1)}, "from -1 to 1"),
-        ({"sentiment": 1}, r"sentiment must be \(least, most\)"),
-    ],
+@every_case(
+    ({"topics": ["astrology"]}, "topic 'astrology' is not known: take one of"),
+    ({"topics": "work"}, "topics must be a list"),
+    ({"keywords": "work"}, "keywords must be a list"),
+    ({"sentiment": (1, -1)}, "from -1 to 1"),
+    ({"sentiment": 1}, r"sentiment must be \(least, most\)"),
 )
 def test_bad_filters_are_named(options, message):
     with pytest.raises(InvalidInput, match=message):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 from turns import said
 
 from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, NotFound, Scope
@@ -71,7 +72,7 @@ def repository(bot):
     return bot.repository
 
 
-async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot):
+async def test_a_conversation_becomes_a_profile_an_event_and_findings_with_evidence(bot):
     known, result = await bot.hear(ENGLISH)
     assert "User lives in Leeds. User's daughter is called Mia." == known.get_profile_content()
     [event] = known.get_event_content()
@@ -84,10 +85,6 @@ async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot):
     assert all(stage.status == "success" and stage.duration_s >= 0 for stage in result.stages)
     [best, *_] = await bot.memory.recall(bot.scope, "Where do I live?")
     assert "I live in Leeds and I'm so happy!" == best.memory.text
-
-
-async def test_rules_conclude_what_is_said_outright_with_evidence_and_no_great_confidence(bot):
-    known, _ = await bot.hear(ENGLISH)
     dimensions = {one.dimension for one in known.mind.findings}
     assert {"intent", "emotion", "cognition", "social"} == dimensions
     monday = await bot.repository.load_conversation("monday")
@@ -119,11 +116,16 @@ async def test_a_chinese_conversation_gives_a_chinese_profile(bot):
     assert "travel" in result.modification.topics
 
 
-async def test_newer_replaces_older_and_history_and_trends_say_so(bot):
-    first, _ = await bot.hear(ENGLISH)
+async def test_newer_replaces_older_and_history_trends_and_relations_say_so(bot):
+    first, before = await bot.hear(ENGLISH)
     second, result = await first.update_with_pipeline(first, MOVED)
     assert "User lives in Lisbon. User's daughter is called Mia." == second.get_profile_content()
     assert ["User lives in Leeds."] == [one.text for one in second.profile_memory.history]
+    assert {"tells_of", "concluded_from"} == {one.kind for one in before.theory_of_mind.relations}
+    assert result.theory_of_mind.relations == second.relations()
+    assert {"replaces", "tells_of", "concluded_from"} == {one.kind for one in second.relations()}
+    assert len(second.relations()) == result.stages[-1].output["relations"]
+    assert (await bot.repository.load_memory(second.memory_id)).relations() == second.relations()
     trends = {one.label: one for one in second.mind.of("trend")}
     assert 'residence changed from "Leeds" to "Lisbon"' == trends["residence"].text
     assert {"monday", "tuesday"} == {thread for thread, _ in trends["residence"].basis}
@@ -171,7 +173,7 @@ async def test_what_two_conversations_say_stays_when_one_is_forgotten(bot):
     assert "" == await bot.content()
 
 
-async def test_what_is_loaded_is_what_was_stored(bot):
+async def test_what_is_loaded_is_what_was_stored_and_nobody_else_sees_it(bot):
     stored, _ = await bot.hear(ENGLISH)
     loaded = await bot.repository.load_memory(stored.memory_id)
     assert loaded.content_hash() == stored.content_hash()
@@ -181,6 +183,11 @@ async def test_what_is_loaded_is_what_was_stored(bot):
     by_agent = await bot.repository.load_memory_by_agent("bot")
     assert by_agent is not None and by_agent.memory_id == stored.memory_id
     assert Memory.from_dict(loaded.to_dict()) == loaded
+    other = bot.memory.profiles.repository(Scope(bot.scope.app, "mallory"))
+    with pytest.raises(NotFound):
+        await other.load_memory(stored.memory_id)
+    assert 0 == await other.delete_memory(stored.memory_id)
+    assert None is await other.load_memory_by_agent("bot")
 
 
 async def test_the_documented_operations_on_contents(repository):
@@ -230,11 +237,17 @@ async def test_eight_updates_at_once_lose_nothing(bot):
         assert any(f"song{number}x{number}" in one for one in kept.get_event_content())
 
 
-async def test_rollback_makes_a_new_version_of_an_old_one(bot):
+async def test_rollback_makes_a_new_version_of_an_old_one_which_a_search_then_finds(bot):
+    async def found() -> list[str]:
+        searched = await bot.memory.profiles.searcher(bot.scope).search_memories("in", ["profile"])
+        return [one.text for one in searched if "lives in" in one.text]
+
     repository = bot.repository
     first, _ = await bot.hear(ENGLISH)
     second, _ = await bot.hear(MOVED, known=first)
+    assert ["User lives in Lisbon."] == await found()
     back = await repository.rollback_memory(first.memory_id, 1)
+    assert ["User lives in Leeds."] == await found()
     assert 3 == back.version and first.to_prompt() == back.to_prompt()
     assert back.content_hash() == first.content_hash()
     again = await repository.rollback_memory(first.memory_id, 2)
@@ -244,16 +257,6 @@ async def test_rollback_makes_a_new_version_of_an_old_one(bot):
     for bad in (0, -1, "1", True, 2**40):
         with pytest.raises(InvalidInput, match="version must be a whole number from 1"):
             await repository.load_memory(first.memory_id, bad)  # type: ignore[arg-type]
-
-
-async def test_search_finds_what_the_newest_version_says(bot):
-    known, _ = await bot.hear(ENGLISH, MOVED)
-    searcher = bot.memory.profiles.searcher(bot.scope)
-    found = [one.text for one in await searcher.search_memories("lives in", ["profile"])]
-    assert "User lives in Lisbon." in found and "User lives in Leeds." not in found
-    await bot.repository.rollback_memory(known.memory_id, 1)
-    found = [one.text for one in await searcher.search_memories("lives in", ["profile"])]
-    assert "User lives in Leeds." in found and "User lives in Lisbon." not in found
 
 
 async def test_a_run_is_undone_by_the_engine(bot):
@@ -342,15 +345,6 @@ async def test_any_id_names_an_agent(bot, agent_id):
     assert [] == await bot.memory.profiles.searcher(bot.scope).search_memories("Leeds")
 
 
-async def test_users_do_not_see_each_other(bot):
-    held, _ = await bot.hear(ENGLISH)
-    other = bot.memory.profiles.repository(Scope(bot.scope.app, "mallory"))
-    with pytest.raises(NotFound):
-        await other.load_memory(held.memory_id)
-    assert 0 == await other.delete_memory(held.memory_id)
-    assert None is await other.load_memory_by_agent("bot")
-
-
 async def test_an_agent_has_a_profile_of_its_own(bot):
     messages = [
         message("I'll call you Max. I live in Leeds."),
@@ -434,16 +428,6 @@ async def test_recent_conversations_say_what_they_are_about(bot):
     assert [found["monday"].summary] == [one.text for one in stored]
 
 
-async def test_the_last_stage_relates_the_memories_of_a_profile(bot):
-    first, before = await bot.hear(ENGLISH)
-    second, result = await bot.hear(MOVED, known=first)
-    assert {"tells_of", "concluded_from"} == {one.kind for one in before.theory_of_mind.relations}
-    assert result.theory_of_mind.relations == second.relations()
-    assert {"replaces", "tells_of", "concluded_from"} == {one.kind for one in second.relations()}
-    assert len(second.relations()) == result.stages[-1].output["relations"]
-    assert (await bot.repository.load_memory(second.memory_id)).relations() == second.relations()
-
-
 async def test_the_log_tells_no_text_of_a_user(bot):
     held, _ = await bot.hear(ENGLISH)
     log = bot.repository.log_pipeline_execution
@@ -495,26 +479,23 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(bot, mon
         await bot.repository.load_conversation("tuesday")
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        ([], "the conversation is empty"),
-        ([{"role": "user", "content": ""}], "the conversation is empty"),
-        ([message("  "), message("\n")], "the conversation is empty"),
-        ({"messages": []}, "the conversation is empty"),
-        ("hello", "a conversation must be a list of messages"),
-        ({"conversation_id": "c"}, "a conversation must be a list of messages"),
-        ([7], "message 0 must be a dict or an Event, got 7"),
-        ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
-        ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
-        ([message("x", at="soon")], "must be ISO 8601"),
-        ([message("x", at="2026-03-02T09:00:00")], "no time zone"),
-        ([{"role": "user", "content": "x", "timestamp": 7}], "must be a datetime"),
-        (talk("\x00", message("x")), "NUL"),
-        ({"conversation_id": 7, "messages": [message("x")]}, "a string"),
-    ],
+@every_case(
+    ([], "the conversation is empty"),
+    ([{"role": "user", "content": ""}], "the conversation is empty"),
+    ([message("  "), message("\n")], "the conversation is empty"),
+    ({"messages": []}, "the conversation is empty"),
+    ("hello", "a conversation must be a list of messages"),
+    ({"conversation_id": "c"}, "a conversation must be a list of messages"),
+    ([7], "message 0 must be a dict or an Event, got 7"),
+    ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
+    ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
+    ([message("x", at="soon")], "must be ISO 8601"),
+    ([message("x", at="2026-03-02T09:00:00")], "no time zone"),
+    ([{"role": "user", "content": "x", "timestamp": 7}], "must be a datetime"),
+    (talk("\x00", message("x")), "NUL"),
+    ({"conversation_id": 7, "messages": [message("x")]}, "a string"),
 )
-async def test_bad_conversations_are_named(bot, given, complaint):
+async def test_bad_conversations_are_named(given, complaint, bot):
     with pytest.raises(InvalidInput, match=complaint):
         await bot.hear(given)
     assert None is await bot.repository.load_memory_by_agent("bot")
@@ -632,8 +613,8 @@ async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(bo
     assert kept is not None and "User lives in Ulm." == kept.get_profile_content()
 
 
-@pytest.mark.parametrize("keep", [0, 1, 1001, True, "9", None])
-async def test_a_bound_that_is_none_is_named(bot, keep):
+@every_case(0, 1, 1001, True, "9", None)
+async def test_a_bound_that_is_none_is_named(keep, bot):
     with pytest.raises(InvalidInput, match="keep_versions must be between 2"):
         bot.memory.profiles.repository(bot.scope, keep_versions=keep)
 

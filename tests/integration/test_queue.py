@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from turns import Clock, said
 from waiting import until
 from warm_python import warm_python
@@ -415,7 +416,7 @@ async def test_a_new_turn_wakes_a_worker_that_waits_for_another(dsn, monkeypatch
         assert {"User lives in Lisbon."} == await statements(memory)
 
 
-@pytest.mark.parametrize("delay_s", [-1, float("nan"), float("inf"), "soon", 1e12])
-async def test_a_delay_that_is_none_is_refused(memory, delay_s):
+@every_case(-1, float("nan"), float("inf"), "soon", 1e12)
+async def test_a_delay_that_is_none_is_refused(delay_s, memory):
     with pytest.raises(InvalidInput, match="delay_s"):
         await memory.append_events(ANN, "t", [told("e1", "x")], later=True, delay_s=delay_s)

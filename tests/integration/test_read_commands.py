@@ -34,7 +34,7 @@ def told(dsn):
     return dsn
 
 
-def test_the_timeline_shows_a_stretch_of_time(told):
+def test_the_timeline_shows_a_stretch_of_time_or_says_that_words_name_none(told):
     at = ("--uri", told, "--kind", "episodic")
     shown = succeed("timeline", *WHO, "last 3 days", *at)
     assert shown.index("tulips") < shown.index("Mia") and "car" not in shown
@@ -48,9 +48,6 @@ def test_the_timeline_shows_a_stretch_of_time(told):
     assert 3 == len(found["memories"]) == sum(one["count"] for one in found["buckets"])
     assert "score" in found["memories"][0]
     assert "No memories are stored" in succeed("timeline", *WHO, "in 1999", *at)
-
-
-def test_words_that_name_no_time_are_one_line_with_the_way_out(told):
     ran = run("timeline", *WHO, "whenever", "--uri", told)
     assert 1 == ran.exit_code
     [line] = ran.stderr.splitlines()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from postgres_admin import name_of, rows
 from postgres_databases import PostgresDatabases
+from toy_models import Letters
 from turns import said
 from typer.testing import CliRunner, Result
 
@@ -19,29 +20,6 @@ from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_e
 
 ANA, BO = Scope("app", "ana"), Scope("other", "bo")
 TEXTS = [f"Ana saw {number} birds in town {number % 7}." for number in range(450)]
-
-
-class Letters:
-    """A model: how often each of so many letters occurs."""
-
-    model = "letters"
-
-    def __init__(self, dimensions: int = 26, dies_after: int = 10**9) -> None:
-        self.dimensions = dimensions
-        self.left = dies_after
-
-    async def embed_passages(self, texts: Any) -> Any:
-        import numpy as np
-
-        self.left -= len(texts)
-        if self.left < 0:
-            raise ModelUnavailable("the model is gone")
-        letters = [chr(97 + n) for n in range(self.dimensions)]
-        rows = np.array([[1 + 9 * text.count(one) for one in letters] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 def vectors(dsn: str) -> dict[str, int]:
@@ -99,9 +77,7 @@ async def test_the_new_model_answers_as_if_it_had_always_been_there(filled, dsn_
     assert {453, 454} == set(vectors(dsn_of_many).values())
 
 
-async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_rest(
-    filled, dsn_of_many
-):
+async def test_until_it_is_done_the_old_model_serves_and_a_later_run_goes_on(filled, dsn_of_many):
     with pytest.raises(ModelUnavailable, match="gone"):
         await filled.reembed(Letters(dies_after=300))
     assert 200 == vectors(dsn_of_many)["letters"]
@@ -129,18 +105,14 @@ async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(memor
         assert ("zzz", 1.0) == (hit.memory.text, round(hit.score, 3))
 
 
-async def test_what_was_stored_with_the_old_model_later_is_caught_up(filled, dsn_of_many):
+async def test_one_name_is_one_model_and_what_the_old_one_stored_is_caught_up(filled, dsn_of_many):
     await filled.reembed(Letters())
+    with pytest.raises(EmbeddingMismatch, match="26 dimensions here before, and makes 20"):
+        await filled.reembed(Letters(20))
     await filled.remember(ANA, "By who was open before.")  # its model was declared before
     report = await filled.reembed(Letters(), drop_old=True)
     assert (1, 452) == (report.embedded, report.dropped)
     assert 452 == vectors(dsn_of_many)["letters"]
-
-
-async def test_one_name_stands_for_one_model(filled):
-    await filled.reembed(Letters())
-    with pytest.raises(EmbeddingMismatch, match="26 dimensions here before, and makes 20"):
-        await filled.reembed(Letters(20))
 
 
 async def test_an_empty_memory_changes_its_model_too(memory, dsn):
@@ -249,9 +221,7 @@ async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn):
     assert E5 == await model_of(dsn)
 
 
-async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
-    dsn, monkeypatch, caplog
-):
+async def test_a_new_database_uses_the_other_model_if_the_best_cannot_run(dsn, monkeypatch, caplog):
     def fails(self: E5Embedder) -> None:
         raise AttributeError("onnxruntime has no SessionOptions")
 

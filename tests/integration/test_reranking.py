@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from every_case import every_case
 from langchain_core.documents import BaseDocumentCompressor, Document
 from person import Person
 
@@ -148,9 +149,7 @@ def blocks(_: str, __: Sequence[str]) -> list[float]:
 
 
 @pytest.mark.parametrize("reranker", [never, blocks])
-async def test_a_reranker_that_never_answers_leaves_the_order(
-    filled, caplog, monkeypatch, reranker
-):
+async def test_a_reranker_that_never_answers_keeps_the_order(filled, caplog, monkeypatch, reranker):
     monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
     BLOCKED.clear()
     plain = await filled.recall("tea")
@@ -215,7 +214,7 @@ async def test_it_reads_as_many_as_repeats_may_take(ann):
     assert found.reranked and RERANKED == len(found)
 
 
-@pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])
-def test_what_is_no_reranker_is_refused(ann_with, reranker):
+@every_case("cohere", 5, Overlap)
+def test_what_is_no_reranker_is_refused(reranker, ann_with):
     with pytest.raises(InvalidInput, match=r"is of no known form: give an object with 'async"):
         ann_with(reranker=reranker)

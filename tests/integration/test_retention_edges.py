@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from turns import Clock, said
 from typer.testing import CliRunner
 
@@ -79,8 +80,8 @@ async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(memory, dsn):
     assert {"new"} == await keys(memory)
 
 
-@pytest.mark.parametrize("negative", [-0.1, -1e308])
-def test_a_negative_decay_is_refused(shared_dsn, negative):
+@every_case(-0.1, -1e308)
+def test_a_negative_decay_is_refused(negative, shared_dsn):
     with pytest.raises(InvalidInput, match="decay_rate must be a finite number from 0"):
         RetentionPolicy(decay_rate=negative)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
@@ -134,8 +135,8 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(memory, dsn):
     assert 1 == (await memory.retention.forget_faded()).total
 
 
-@pytest.mark.parametrize("budget", [0, -1, 63])
-async def test_a_budget_that_holds_nothing_is_refused(shared_memory, shared_dsn, budget):
+@every_case(0, -1, 63)
+async def test_a_budget_that_holds_nothing_is_refused(budget, shared_memory, shared_dsn):
     with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, got {budget}"):
         await shared_memory.context_window(ANN, "t", "?", max_tokens=budget)
     call = "count(*) FROM get_context_window('ann', 'app', '?', p_max_tokens => %(n)s)"
@@ -147,9 +148,7 @@ async def test_a_budget_that_holds_nothing_is_refused(shared_memory, shared_dsn,
     assert "max_tokens must be at least 64" in refused
 
 
-async def test_a_budget_below_the_system_prompt_says_by_how_much(
-    shared_memory, shared_dsn, tmp_path
-):
+async def test_a_budget_below_the_system_prompt_tells_how_much(shared_memory, shared_dsn, tmp_path):
     prompt = "word " * 100
     with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
         await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
@@ -159,9 +158,7 @@ async def test_a_budget_below_the_system_prompt_says_by_how_much(
     assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, shared_dsn, *command)
 
 
-async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
-    shared_memory, shared_dsn, scope
-):
+async def test_an_item_larger_than_all_leaves_room_to_the_others(shared_memory, shared_dsn, scope):
     huge = "A tale of bees without an end. " * 400
     texts = ["I like bees.", huge, "I like tea."]
     turns = [said(f"e{n}", text, NOW - timedelta(minutes=9 - n)) for n, text in enumerate(texts)]

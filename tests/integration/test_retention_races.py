@@ -257,9 +257,7 @@ async def test_a_policy_waits_for_those_it_concerns_alone(world, place):
             await world.meeting(other, policy)
 
 
-async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_run(
-    world, monkeypatch
-):
+async def test_telling_of_a_policy_that_was_cut_short_is_ended_by_the_next_run(world, monkeypatch):
     await world.retention.set_policy({"episodic": None})
     await world.say("one", "two", "three")
     monkeypatch.setattr(cleanups, "RETIMED_AT_ONCE", 1)

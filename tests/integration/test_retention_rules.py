@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from tests.integration.retention_world import (
     world,
     world_of_module,
 )
+from tests.integration.test_one_clock import Fast
 
 __all__ = ["world", "world_of_module"]
 DAY = timedelta(days=1)
@@ -300,15 +301,6 @@ async def test_what_never_fades_is_of_no_low_value(world):
     stats = await world.retention.stats(ANN)
     assert (1, 0, 1, 1) == (stats.high, stats.medium, stats.low, stats.total.fades)
     assert pytest.approx(0.7) == (await world.retention.curve(ANN, "k")).score
-
-
-class Fast(datetime):
-    """The time of day of a machine whose clock is 400 days ahead."""
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> Fast:
-        ahead = datetime.now(tz) + timedelta(days=400)
-        return cls.combine(ahead.date(), ahead.timetz())
 
 
 @pytest.mark.parametrize("round_trip_s", [0, 9])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from benchmark_runs import copied_clusters, refused, run
+from every_case import every_case
 
 from benchmarks import typed
 from benchmarks.assistant import measure
@@ -141,13 +142,10 @@ def test_ends_and_false_ends_are_counted():
     assert len(told) == 1
 
 
-@pytest.mark.parametrize(
-    ("texts", "first", "stale_above"),
-    [
-        (["I live in Bath.", "I live in Leeds."], 1, 0),
-        (["I live in Leeds.", "I live in Bath."], 0, 1), (["I moved from Leeds to Bath."], 1, 0),
-        (["I live in Leeds."], 0, 1), (["I row."], 0, 0),
-    ],
+@every_case(
+    (["I live in Bath.", "I live in Leeds."], 1, 0),
+    (["I live in Leeds.", "I live in Bath."], 0, 1), (["I moved from Leeds to Bath."], 1, 0),
+    (["I live in Leeds."], 0, 1), (["I row."], 0, 0),
 )  # fmt: skip
 def test_a_stale_answer_above_the_current_one_is_counted(texts, first, stale_above):
     tally: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 from long_forms import LONG
 from person import Person, alone, read_by
 from postgres_admin import execute
@@ -208,7 +209,11 @@ async def test_an_edge_ends_with_a_fact_that_was_known_before_it(ann, at_once):
     assert [] == edges(ann, span)
 
 
-async def test_undoing_a_run_restores_the_exact_state_before(ann):
+async def test_undoing_a_run_restores_the_exact_state_before_and_needs_a_run(ann):
+    with pytest.raises(NotFound, match="there is no run"):
+        await ann.undo_run("0197a000-0000-7000-8000-000000000000")
+    with pytest.raises(InvalidInput, match="run_id must be a UUID"):
+        await ann.undo_run("last")
     script = {
         "e00001": employed(
             1, "Google", states("Ann works at Google.", 1), importance={"e00001": 7.0}
@@ -246,13 +251,6 @@ async def test_undoing_a_run_restores_the_exact_state_before(ann):
     for table in ("facts", "edges"):
         assert before_first[table] == after[table]
     assert [] == await ann.texts("semantic", "summary")
-
-
-async def test_undo_names_what_it_cannot_find(ann):
-    with pytest.raises(NotFound, match="there is no run"):
-        await ann.undo_run("0197a000-0000-7000-8000-000000000000")
-    with pytest.raises(InvalidInput, match="run_id must be a UUID"):
-        await ann.undo_run("last")
 
 
 async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(ann):
@@ -306,8 +304,8 @@ async def test_phases_have_marks_of_their_own(ann):
     assert None is (await ann.consolidate("t")).run_id
 
 
-@pytest.mark.parametrize("job_type", ["garbage", "fast-replay", JobType.CALLBACK, "reflection"])
-async def test_what_is_no_work_on_a_thread_is_refused(ann, job_type):
+@every_case("garbage", "fast-replay", JobType.CALLBACK, "reflection")
+async def test_what_is_no_work_on_a_thread_is_refused(job_type, ann):
     await ann.append_events("t", [said(1, "I live in Leeds.")])
     with pytest.raises(InvalidInput, match="must be one of fast_replay, deep_reflection, full_con"):
         await ann.consolidate("t", job_type=job_type)
@@ -364,10 +362,15 @@ async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn, monkeypatch):
         assert 0 == (await memory.consolidate(ANN, "long")).events
 
 
-async def test_reflection_across_threads(ann):
+async def test_a_reflection_across_threads_can_be_undone_and_asked_for_again(ann):
     assert 0 == (await ann.reflect()).reflections_generated
     for number in range(3):
         await tell(ann, number, "I love green tea.", f"t{number}")
+    before = ann.rows()
+    report = await ann.reflect()
+    assert report.run_id
+    await ann.undo_run(report.run_id)
+    assert before == ann.rows()
     [pattern] = (await ann.reflect(limit=50)).reflections
     assert ("Again and again: User likes green tea.", "pattern") == (
         pattern.content, pattern.category)  # fmt: skip
@@ -378,16 +381,6 @@ async def test_reflection_across_threads(ann):
     assert [] == await ann.texts("reflection")
     with pytest.raises(InvalidInput, match="limit must be between 1 and 500"):
         await ann.reflect(limit=0)
-
-
-async def test_a_reflection_can_be_undone(ann):
-    for number in range(3):
-        await tell(ann, number, "I love green tea.", f"t{number}")
-    before = ann.rows()
-    report = await ann.reflect()
-    assert report.run_id
-    await ann.undo_run(report.run_id)
-    assert before == ann.rows()
 
 
 async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(dsn):
@@ -441,9 +434,7 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         ),
     ],
 )
-async def test_statements_that_differ_are_kept_and_what_is_known_is_not_said_twice(
-    ann, texts, kept
-):
+async def test_statements_that_differ_are_kept_and_what_is_known_is_said_once(ann, texts, kept):
     script = {
         f"e{place:05}": Extraction(statements=[states(text, place)])
         for place, text in enumerate(texts)

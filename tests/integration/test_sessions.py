@@ -12,14 +12,7 @@ import pytest
 from turns import Clock, said
 from warm_python import warm_python
 
-from shared_core import (
-    Conflict,
-    ConversationSettings,
-    SessionConsolidator,
-    SessionManager,
-    SessionStatus,
-    open_memory,
-)
+import shared_core as core
 from tests.integration.talking import (
     ANN,
     MORNING,
@@ -82,7 +75,7 @@ async def test_a_session_is_over_after_24_hours_however_active(dsn):
 
 
 async def test_a_session_holds_100_inputs(clocked, dsn):
-    sessions = SessionManager(clocked)
+    sessions = core.SessionManager(clocked)
     for _ in range(100):
         await sessions.add_event(ANN, "I like tea")
     assert (await info(clocked)) == {}
@@ -91,14 +84,14 @@ async def test_a_session_holds_100_inputs(clocked, dsn):
 
 
 async def test_an_empty_session_goes_without_consolidation(clocked, clock, dsn):
-    sessions = SessionManager(clocked)
+    sessions = core.SessionManager(clocked)
     first = await sessions.get_or_create_session(ANN)
     assert first == await sessions.get_or_create_session(ANN)
-    assert (first.status, first.event_count, first.user_id) == (SessionStatus.ACTIVE, 0, ANN)
+    assert (first.status, first.event_count, first.user_id) == (core.SessionStatus.ACTIVE, 0, ANN)
     clock.forward(minutes=31)
     assert 1 == await sessions.check_timeouts()
     assert ([], []) == (rows(dsn), jobs(dsn))
-    skipped = await SessionConsolidator(clocked).consolidate(first)
+    skipped = await core.SessionConsolidator(clocked).consolidate(first)
     assert (skipped.skipped, skipped.reason) == (True, "empty_session")
 
 
@@ -129,8 +122,8 @@ async def test_the_worker_process_ends_and_consolidates(dsn):
 
 
 async def test_this_process_ends_an_idle_session_by_itself(dsn):
-    settings = ConversationSettings(timeout_s=0.2, check_interval_s=0.05)
-    async with open_memory(dsn, conversation=settings) as memory:
+    settings = core.ConversationSettings(timeout_s=0.2, check_interval_s=0.05)
+    async with core.open_memory(dsn, conversation=settings) as memory:
         await memory.process_memory("My name is Ana", ANN)
         async with asyncio.timeout(60):
             while [("ended", 1)] != rows(dsn):  # noqa: ASYNC110
@@ -177,7 +170,7 @@ async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn)
     assert 128 + signal.SIGKILL == done.returncode, done.stderr
     assert [("ending", 2)] == rows(dsn)
     later = Watch(datetime.now(UTC) + timedelta(minutes=10))  # the lease of the dead has ended
-    async with open_memory(dsn, clock=later) as memory:
+    async with core.open_memory(dsn, clock=later) as memory:
         await memory.process_memory("Hello there, how are you?", "bob")
         async with asyncio.timeout(60):
             while "ending" in {row[0] for row in rows(dsn)}:
@@ -228,7 +221,7 @@ async def test_ends_at_once_end_once(clocked, dsn):
 
 
 async def test_an_event_that_comes_again_is_stored_once(clocked):
-    sessions = SessionManager(clocked)
+    sessions = core.SessionManager(clocked)
     for _ in range(2):
         await sessions.add_event(ANN, said("e1", "I like tea", MORNING))
     assert ["I like tea"] == [one.text for one in await sessions.get_session_events(ANN)]
@@ -236,9 +229,9 @@ async def test_an_event_that_comes_again_is_stored_once(clocked):
 
 
 async def test_a_session_is_consolidated_by_hand_once(clocked, dsn):
-    sessions, consolidator = SessionManager(clocked), SessionConsolidator(clocked)
+    sessions, consolidator = core.SessionManager(clocked), core.SessionConsolidator(clocked)
     active = await sessions.add_event(ANN, "My name is Ana")
-    with pytest.raises(Conflict, match="is active: end it first"):
+    with pytest.raises(core.Conflict, match="is active: end it first"):
         await consolidator.consolidate(active)
     ended = await sessions.end_session(ANN)
     result = await consolidator.consolidate(ended)
@@ -247,19 +240,7 @@ async def test_a_session_is_consolidated_by_hand_once(clocked, dsn):
     assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
 
 
-async def test_what_is_forgotten_takes_its_sessions_along(dsn):
-    async with opened(dsn) as memory:
-        await memory.process_memory("My name is Ana", ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        await memory.process_memory("I like tea", ANN)
-        await memory.forget_scope(SCOPE)
-        assert [] == rows(dsn)
-        answer: Any = await memory.process_memory("What is my name?", ANN)
-        assert ([], []) == (answer["memories"], answer["relations"])
-
-
-async def test_a_run_over_a_session_can_be_undone(dsn):
+async def test_a_run_over_a_session_can_be_undone_and_forgetting_takes_sessions_along(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("My name is Ana", ANN)
         await memory.end_session(ANN)
@@ -267,3 +248,8 @@ async def test_a_run_over_a_session_can_be_undone(dsn):
         [run] = await memory.runs(SCOPE)
         await memory.undo_run(SCOPE, run.run_id)
         assert [] == await statements(memory)
+        await memory.process_memory("I like tea", ANN)
+        await memory.forget_scope(SCOPE)
+        assert [] == rows(dsn)
+        answer: Any = await memory.process_memory("What is my name?", ANN)
+        assert ([], []) == (answer["memories"], answer["relations"])

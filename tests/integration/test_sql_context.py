@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from person import Person
 from postgres_admin import column, rows
 from psycopg.conninfo import make_conninfo
@@ -112,8 +113,8 @@ SAID = {
 CHATS = [text for text in texts_of(json.loads((DATA / "assistant.json").read_text())) if text]
 
 
-@pytest.mark.parametrize("texts", [SAID["EN"], SAID["ZH"], CHATS], ids=["en", "zh", "chats"])
-def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(filled, texts):
+@every_case(SAID["EN"], SAID["ZH"], CHATS)
+def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(texts, filled):
     row = filled.execute(
         "SELECT array_agg(tokens_at_most(t) ORDER BY place)"
         " FROM unnest(%s::text[]) WITH ORDINALITY given(t, place)",
@@ -159,8 +160,8 @@ def test_a_query_vector_finds_by_meaning(filled):
     assert [] == of(window(filled, "?", p_max_tokens=900), "memory")
 
 
-@pytest.mark.parametrize("scope", [None, "", "/my%2Fapp/bob/", "/my%2Fapp/ann"])
-def test_without_the_scope_of_the_user_it_refuses(filled, scope):
+@every_case(None, "", "/my%2Fapp/bob/", "/my%2Fapp/ann")
+def test_without_the_scope_of_the_user_it_refuses(scope, filled):
     with pytest.raises(psycopg.errors.InsufficientPrivilege) as raised:
         window(filled, "bees", scope=scope)
     assert "'/my%2Fapp/ann%25/'" in str(raised.value.diag.message_hint)
@@ -172,14 +173,11 @@ def test_who_owns_the_application_reads_its_users(filled):
     assert not any("Bob" in row[1] for row in rows)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"p_max_tokens": 0}, {"p_max_tokens": None}, {"p_memory_ratio": 0.6},
-        {"p_history_ratio": -0.1}, {"p_memory_ratio": float("nan")}, {"p_tokens_per_byte": 0},
-    ],
+@every_case(
+    {"p_max_tokens": 0}, {"p_max_tokens": None}, {"p_memory_ratio": 0.6},
+    {"p_history_ratio": -0.1}, {"p_memory_ratio": float("nan")}, {"p_tokens_per_byte": 0},
 )  # fmt: skip
-def test_what_means_nothing_is_refused(filled, wrong):
+def test_what_means_nothing_is_refused(wrong, filled):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
         window(filled, "bees", **wrong)
 
@@ -268,9 +266,7 @@ async def test_a_bound_transaction_cleans_up_its_own_alone(old):
     assert 1 == called(old)
 
 
-@pytest.mark.parametrize(
-    "arguments", ["2", "-1", "'NaN'", "0.1, -1", "p_limit => -1", "p_scope => 'app'"]
-)
-def test_a_cleanup_that_means_nothing_is_refused(dsn, arguments):
+@every_case("2", "-1", "'NaN'", "0.1, -1", "p_limit => -1", "p_scope => 'app'")
+def test_a_cleanup_that_means_nothing_is_refused(arguments, dsn):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="nothing can be cleaned up so"):
         called(dsn, arguments)

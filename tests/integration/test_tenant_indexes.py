@@ -6,6 +6,7 @@ import uuid
 
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from postgres_admin import column, execute, new_user, rows
 from psycopg.conninfo import make_conninfo
@@ -43,10 +44,17 @@ from tests.integration.large_tenants import (
 __all__ = ["asked", "built", "large", "threshold"]
 
 
-def test_an_index_finds_what_reading_all_finds(built, asked):
+def test_an_index_finds_what_reading_all_finds_page_after_page_but_for_deep_ones(built, asked):
     with both(built) as (store, exact):
         assert recall(store, exact) >= 0.99
         assert all(asked.by_index) and len(asked.by_index) == 20
+        asked.by_index.clear()
+        pages = [store.search(BIG, query="pages", limit=20, offset=n) for n in range(0, 160, 20)]
+        right = keys(exact.search(BIG, query="pages", limit=160))
+        found = [key for page in pages for key in keys(page)]
+        assert len(found) == len(set(found)) == 160
+        assert len(set(found) & set(right)) >= 158
+        assert [True] * 5 + [False] * 3 == asked.by_index
 
 
 def test_scores_and_order_are_those_of_the_exact_search(dsn, asked):
@@ -87,16 +95,6 @@ def test_what_a_filter_leaves_few_of_is_found_whole(dsn, asked):
         assert keys(exact.search((*BIG, "small"), query="note", limit=50)) == keys(below)
         assert len(below) == 20
         assert [False, False] == asked.by_index
-
-
-def test_pages_follow_one_another_and_deep_ones_are_exact(built, asked):
-    with both(built) as (store, exact):
-        pages = [store.search(BIG, query="pages", limit=20, offset=n) for n in range(0, 160, 20)]
-        right = keys(exact.search(BIG, query="pages", limit=160))
-        found = [key for page in pages for key in keys(page)]
-        assert len(found) == len(set(found)) == 160
-        assert len(set(found) & set(right)) >= 158
-        assert [True] * 5 + [False] * 3 == asked.by_index
 
 
 def test_what_is_written_after_the_build_is_found_at_once(built, asked):
@@ -185,13 +183,10 @@ def test_what_cannot_be_used_is_not_used(built, asked):
         assert [False] == asked.by_index and name not in index_names(built)
 
 
-def test_a_session_that_only_reads_uses_what_is_there(built, asked):
+def test_a_session_that_only_reads_uses_an_index_and_off_means_none(built, asked, monkeypatch):
     with store_at(make_conninfo(built, options="-c default_transaction_read_only=on")) as reader:
         assert "3" == reader.search(BIG, query="note 3", limit=10)[0].key
         assert [True] == asked.by_index
-
-
-def test_off_means_no_index_is_used(built, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     used: list[str] = []
     module = "shared_core.storage.postgres.indexes"
@@ -351,7 +346,7 @@ async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn):
         assert 1 == len(index_names(dsn))
 
 
-async def test_only_the_owner_builds_and_others_hear_why_not(dsn):
+async def test_only_the_owner_builds_where_it_can_write_and_others_hear_why_not(dsn, caplog):
     filled(dsn)
     with new_user(dsn, f"IN ROLE {APP_ROLE}") as guest:
         async with memory_at(make_conninfo(dsn, user=guest)) as memory:
@@ -359,14 +354,15 @@ async def test_only_the_owner_builds_and_others_hear_why_not(dsn):
             with pytest.raises(StorageUnavailable, match=r"owner.*hippocampus index --uri"):
                 await memory.indexes.refresh()
     assert [] == index_names(dsn)
-
-
-async def test_where_nothing_can_be_written_nothing_is_built(dsn):
-    filled(dsn)
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     async with memory_at(read_only) as memory:
         with pytest.raises(StorageReadOnly, match="primary"):
             await memory.indexes.refresh()
+        stop = asyncio.Event()
+        keeping = asyncio.create_task(memory.indexes.keep(stop, every_s=0.01))
+        await until(lambda: caplog.text.count("not maintained") >= 2)
+        stop.set()
+        await keeping
 
 
 async def test_the_background_builds_when_it_is_time_and_not_before(dsn, monkeypatch):
@@ -397,17 +393,6 @@ async def test_the_worker_builds_too(dsn):
     assert 1 == len(index_names(dsn))
 
 
-async def test_a_failing_look_is_told_and_ends_no_worker(dsn, caplog):
-    stop = asyncio.Event()
-    read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
-    filled(dsn)
-    async with memory_at(read_only) as memory:
-        keeping = asyncio.create_task(memory.indexes.keep(stop, every_s=0.01))
-        await until(lambda: caplog.text.count("not maintained") >= 2)
-        stop.set()
-        await keeping
-
-
 async def test_large_tenants_are_found_in_a_sample(dsn):
     filled(dsn, 1_500)
     execute(dsn, "ANALYZE hippocampus.embeddings")
@@ -429,15 +414,12 @@ def tenant(vectors: int, *, tail: int | None = None, dimensions: int = 384) -> T
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("one", "action"),
-    [
-        (tenant(20_000), "exact"), (tenant(20_001), "build"),
-        (tenant(90_000, dimensions=4_001), "exact"), (tenant(10_000, tail=0), "keep"),
-        (tenant(9_999, tail=0), "drop"), (tenant(100_000, tail=20_000), "keep"),
-        (tenant(100_000, tail=20_001), "rebuild"), (tenant(900_000, tail=90_000), "keep"),
-        (tenant(900_000, tail=90_001), "rebuild"),
-    ],
+@every_case(
+    (tenant(20_000), "exact"), (tenant(20_001), "build"),
+    (tenant(90_000, dimensions=4_001), "exact"), (tenant(10_000, tail=0), "keep"),
+    (tenant(9_999, tail=0), "drop"), (tenant(100_000, tail=20_000), "keep"),
+    (tenant(100_000, tail=20_001), "rebuild"), (tenant(900_000, tail=90_000), "keep"),
+    (tenant(900_000, tail=90_001), "rebuild"),
 )  # fmt: skip
 def test_what_is_earned(one, action):
     [step] = plan_indexes([one], [one.index] if one.index else [], 20_000)

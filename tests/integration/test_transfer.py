@@ -13,6 +13,8 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from every_case import every_case
+from toy_models import Letters
 from turns import said
 from whole_user import WholeClock, populate, write_the_rest
 
@@ -26,21 +28,6 @@ from shared_core.ports.transfer import LEFT_OUT, TABLES
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"
 FEW, FEW_TENANT = Scope("few of a transfer", "ana/ü%"), "/few of a transfer/ana%2Fü%25/"
-
-
-class Letters:
-    """An embedder of another model: how often each letter occurs."""
-
-    model = "letters"
-
-    async def embed_passages(self, texts: Any) -> Any:
-        import numpy as np
-
-        rows = np.array([[1 + text.count(chr(97 + n)) for n in range(26)] for text in texts])
-        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-    async def embed_query(self, text: str) -> Any:
-        return await self.embed_passages([text])
 
 
 async def lines_of(memory: MemoryEngine, scope: Scope = ANA, **options: Any) -> list[str]:
@@ -157,8 +144,22 @@ async def test_what_is_imported_is_exported_the_same(plain, whole, other, vector
     assert "\n".join(lines).count("\n") == len(lines) - 1
 
 
-async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
+async def test_the_same_file_twice_changes_nothing(whole, other):
     await other.import_lines(whole)
+    again = await other.import_lines(whole)
+    assert (0, len(whole) - 2, 0) == (again.written, again.here, again.differ)
+    await other.append_events(ANA, "t1", [said("new", "I moved to Porto.")])
+    third = await other.import_lines(whole)
+    assert (0, 1) == (third.written, third.differ)  # the thread
+    assert "I moved to Porto." in [hit.memory.text for hit in await other.recall(ANA, "Porto")]
+
+
+async def test_an_interrupted_import_goes_on_and_recall_scores_the_same(whole, other, source):
+    with pytest.raises(InvalidInput, match="cut off after line 40"):
+        await other.import_lines(whole[:40])
+    report = await other.import_lines(whole)
+    assert 0 < report.here < 40 < report.written
+    assert whole == await lines_of(other, vectors=True)
     asked = WholeClock().now.replace(year=2028)
     for question in ("Where does Ana live?", "Which music?", "上海", "cello"):
         hits = [await memory.recall(ANA, question, asked_at=asked) for memory in (source, other)]
@@ -170,24 +171,6 @@ async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
         assert one == two, question
     here, there = [await memory.facts(ANA, history=True) for memory in (source, other)]
     assert [fact.value for fact in here] == [fact.value for fact in there]
-
-
-async def test_the_same_file_twice_changes_nothing(whole, other):
-    await other.import_lines(whole)
-    again = await other.import_lines(whole)
-    assert (0, len(whole) - 2, 0) == (again.written, again.here, again.differ)
-    await other.append_events(ANA, "t1", [said("new", "I moved to Porto.")])
-    third = await other.import_lines(whole)
-    assert (0, 1) == (third.written, third.differ)  # the thread
-    assert "I moved to Porto." in [hit.memory.text for hit in await other.recall(ANA, "Porto")]
-
-
-async def test_an_interrupted_import_goes_on(whole, other):
-    with pytest.raises(InvalidInput, match="cut off after line 40"):
-        await other.import_lines(whole[:40])
-    report = await other.import_lines(whole)
-    assert 0 < report.here < 40 < report.written
-    assert whole == await lines_of(other, vectors=True)
 
 
 async def test_another_model_embeds_anew(plain, whole, other_dsn):
@@ -263,10 +246,8 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("place", "line", "told"), BROKEN)
-async def test_a_broken_file_is_refused_by_line_and_column(
-    few, tmp_path, shared_memory, place, line, told
-):
+@every_case(*BROKEN)
+async def test_a_broken_file_is_refused_by_line(place, line, told, few, tmp_path, shared_memory):
     lines = [one.encode() for one in few]
     lines[place] = line if isinstance(line, bytes) else line.replace("TENANT", FEW_TENANT).encode()
     file = tmp_path / "ana.jsonl"
@@ -301,9 +282,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("column", "value", "told"), REFUSED)
-async def test_a_row_that_fits_no_table_is_named_and_what_stands_before_it_is_in(
-    user, column, value, told
-):
+async def test_a_row_that_fits_no_table_is_named_and_those_before_are_in(user, column, value, told):
     await user.say(*(f"Number {n}." for n in range(12)))
     lines = await user.lines()
     bad = [n for n, line in enumerate(lines) if '"table": "memories"' in line][7]
@@ -413,10 +392,8 @@ ODD = [
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize(
-    ("column", "token", "told"), ODD, ids=["long", "exponent", "real-long", "real", "tenant"]
-)
-async def test_a_number_that_nothing_reads_is_refused_by_name(user, column, token, told):
+@every_case(*ODD)
+async def test_a_number_that_nothing_reads_is_refused_by_name(column, token, told, user):
     row = json.dumps(memory_row(user.scope, **{column: "HERE"})).replace('"HERE"', token)
     lines = [head(user.scope), f'{{"table": "memories", "row": {row}}}', END]
     with pytest.raises(InvalidInput, match=f"line 2.*{told}"):
@@ -435,7 +412,7 @@ async def test_a_receipt_that_nothing_reads_is_refused(user, odd):
     assert 1 == len(await user.memory.erasures(app=user.scope.app))
 
 
-@pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
+@every_case("\\u0000", "\\ud800")
 def test_texts_of_a_list_can_be_stored(text):
     with pytest.raises(InvalidInput, match="NUL byte or a lone surrogate"):
         read_value("event_ids", "text[]", f'["{text}"]')
@@ -446,16 +423,13 @@ def test_a_word_far_away_costs_no_memory():
     assert (MOST_POSITION, "a", "b") == (len(words), words[0], words[-1])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"table": "events", "row": {"a": 1}, "row": {"a": 2}}',
-        '{"table": "events", "row": {"a": 1}, "r\\u006fw": {"a": 2}}',
-        '{"table": "events", "row": {"a": 1, "a": 2}}',
-        '{"row": {"a": 1}, "table": "events", "row": {"a": 2}}',
-        ' {"table": "events", "row": {"a": 2}, "b": {"a": 3}} ',
-        '{"table": "events", "row": {"a": 2 } }\t',
-    ],
+@every_case(
+    '{"table": "events", "row": {"a": 1}, "row": {"a": 2}}',
+    '{"table": "events", "row": {"a": 1}, "r\\u006fw": {"a": 2}}',
+    '{"table": "events", "row": {"a": 1, "a": 2}}',
+    '{"row": {"a": 1}, "table": "events", "row": {"a": 2}}',
+    ' {"table": "events", "row": {"a": 2}, "b": {"a": 3}} ',
+    '{"table": "events", "row": {"a": 2 } }\t',
 )
 def test_the_last_of_several_members_counts_as_for_json(line):
     assert {"a": "2"} == fields_of(line) == {key: str(value) for key, value in

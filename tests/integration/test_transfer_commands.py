@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from commands import run
+from every_case import every_case
 from practised import practised  # noqa: F401
 from warm_python import warm_python
 
@@ -96,21 +97,18 @@ def test_a_full_standard_output_is_told(filled, lang, unbuffered, asked, monkeyp
     assert told[lang] in line
 
 
-def test_a_path_that_leads_to_standard_output_gets_the_lines_alone(filled, tmp_path):
-    command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
-    with (tmp_path / "all.jsonl").open("wb") as file:
-        subprocess.run([*command, "--out", "/dev/stdout"], stdout=file, check=True)
-    lines = (tmp_path / "all.jsonl").read_text("utf-8").splitlines()
-    assert "hippocampus_export" in lines[0] and '{"end": true' in lines[-1]
-
-
-def test_without_out_the_lines_are_printed(filled):
+def test_lines_are_printed_without_out_and_alone_on_a_path_to_standard_output(filled, tmp_path):
     command = ["-m", "shared_core.cli.main", "export", *WHO, "--with-vectors", "--uri", filled]
     done = subprocess.run([*warm_python(), *command], capture_output=True)
     assert (0, b"") == (done.returncode, done.stderr)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert 384 == lines[0]["vectors"]["dimensions"]
     assert len(lines) - 2 == lines[-1]["rows"]
+    command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
+    with (tmp_path / "all.jsonl").open("wb") as file:
+        subprocess.run([*command, "--out", "/dev/stdout"], stdout=file, check=True)
+    lines = (tmp_path / "all.jsonl").read_text("utf-8").splitlines()
+    assert "hippocampus_export" in lines[0] and '{"end": true' in lines[-1]
 
 
 def test_an_import_that_was_killed_is_done_by_the_next(filled, other_dsn, tmp_path):
@@ -138,17 +136,14 @@ def test_an_import_that_was_killed_is_done_by_the_next(filled, other_dsn, tmp_pa
     assert file.read_bytes() == back.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["FILE", "--from", "postgres-store", "--user", "ana"], "--user does not go with"),
-        (["FILE", "--from", "langmem"], "memories of langmem need --app"),
-        (["FILE", "--from", "mem0"], "memories of mem0 need --app"),
-        (["FILE", "--from", "hippocampus", "--app", "a"], "--app does not go with"),
-        (["FILE", "--from", "hippocampus", "--reembed"], "--reembed does not go with"),
-        (["postgresql://host/db"], "say which with --from, got none"),
-        (["postgresql://host/db", "--from", "zep"], "say which with --from, got zep"),
-    ],
+@every_case(
+    (["FILE", "--from", "postgres-store", "--user", "ana"], "--user does not go with"),
+    (["FILE", "--from", "langmem"], "memories of langmem need --app"),
+    (["FILE", "--from", "mem0"], "memories of mem0 need --app"),
+    (["FILE", "--from", "hippocampus", "--app", "a"], "--app does not go with"),
+    (["FILE", "--from", "hippocampus", "--reembed"], "--reembed does not go with"),
+    (["postgresql://host/db"], "say which with --from, got none"),
+    (["postgresql://host/db", "--from", "zep"], "say which with --from, got zep"),
 )
 def test_options_that_do_not_fit_a_source_are_refused(arguments, told):
     ran = run("import", *arguments)
@@ -156,16 +151,13 @@ def test_options_that_do_not_fit_a_source_are_refused(arguments, told):
     assert told in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["export", "app", "nobody"], "user 'nobody' in application 'app' has nothing"),
-        (["export", "no-app"], "application 'no-app' has nothing"),
-        (["import", "FILE"], "line 2, column 2: it is no JSON"),
-        (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
-        (["import", "ABSENT"], "absent.jsonl' cannot be read: No such file"),
-        (["export", *WHO, "--out", "FOLDER"], "cannot be written"),
-    ],
+@every_case(
+    (["export", "app", "nobody"], "user 'nobody' in application 'app' has nothing"),
+    (["export", "no-app"], "application 'no-app' has nothing"),
+    (["import", "FILE"], "line 2, column 2: it is no JSON"),
+    (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
+    (["import", "ABSENT"], "absent.jsonl' cannot be read: No such file"),
+    (["export", *WHO, "--out", "FOLDER"], "cannot be written"),
 )
 def test_what_cannot_be_done_is_said_in_one_line(arguments, told, shared_dsn, tmp_path):
     assert 0 == run("remember", *WHO, "Ana sails.", "--uri", shared_dsn).exit_code

@@ -85,9 +85,7 @@ def relations(answer: Any) -> list[tuple[str, str, str]]:
         (MANY, "我住在哪里？", ["User lives in Bristol."], None),
     ],
 )  # fmt: skip
-async def test_what_has_nothing_to_do_with_whom_it_asks_of_is_left_out(
-    ann, answered, inputs, question, memories, edges
-):
+async def test_what_is_about_others_is_left_out(ann, answered, inputs, question, memories, edges):
     """edges: None where they are not compared."""
     answer = await answered(ann, [inputs], question)
     assert contents(answer) == memories
@@ -141,9 +139,7 @@ async def test_the_name_of_the_user_scores_less(ann, answered, inputs, question)
          "用户在华为工作。（以前，至", ("王小明", "曾工作于", "华为")),
     ],
 )  # fmt: skip
-async def test_a_question_about_the_past_is_answered_with_it(
-    ann, answered, sessions, question, memory_of_then, edge
-):
+async def test_the_past_is_answered_with(ann, answered, sessions, question, memory_of_then, edge):
     answer = await answered(ann, sessions, question)
     assert contents(answer)[0].startswith(memory_of_then)
     assert relations(answer)[0] == edge

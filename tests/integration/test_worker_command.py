@@ -114,13 +114,16 @@ def test_once_says_by_its_exit_code_that_a_try_failed(dsn):
     assert job["error"]
 
 
-def test_a_model_without_its_key_is_told_once_and_at_the_start(dsn):
+def test_a_model_without_its_key_is_told_at_the_start_or_fails_a_job_in_one_line(dsn):
     hand_over(dsn, ["a"])
     log = end_of(start(dsn, "--llm", "adk:gemini-3.5-flash"), exit_code=1)
     assert 1 == len(log.splitlines())
     assert log.startswith("Error: language model 'gemini-3.5-flash' failed: no valid key")
     assert "GOOGLE_API_KEY" in log
     assert [("pending", 0)] == jobs(dsn)
+    [line] = end_of(python("-c", WITHOUT_A_KEY, dsn)).splitlines()
+    assert "ModelKeyRefused: language model 'gemini-3.5-flash' failed: no" in line
+    assert "valid key" in line and line.endswith(": ValueError")
 
 
 WITHOUT_A_KEY = """
@@ -133,13 +136,6 @@ async def main():
         await memory.jobs.serve(once=True)
 asyncio.run(main())
 """
-
-
-def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn):
-    hand_over(dsn, ["a"])
-    [line] = end_of(python("-c", WITHOUT_A_KEY, dsn)).splitlines()
-    assert "ModelKeyRefused: language model 'gemini-3.5-flash' failed: no" in line
-    assert "valid key" in line and line.endswith(": ValueError")
 
 
 def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn):

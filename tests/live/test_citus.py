@@ -15,6 +15,7 @@ import pytest
 from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S
 from pgvector.psycopg import register_vector
 from psycopg import ClientCursor
+from toy_models import Letters
 from typer.testing import CliRunner
 
 from langgraph_store import PgHippocampusStore
@@ -24,7 +25,6 @@ from shared_core.models.embedders import resolve_embedder
 from shared_core.storage.postgres.connection.citus import bound_everywhere, place_of
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
-from tests.integration.test_reembed import Letters
 from tests.live.citus_loop import PARTS, said
 
 SCHEMA = "hippocampus_live"
@@ -155,17 +155,13 @@ async def test_an_application_moves_into_another_schema(other_dsn, vectors):
             assert "Bergen" in str(await other.recall(scope, "Where do I live?"))
 
 
-async def test_expired_items_of_all_users_are_swept():
+async def test_expired_items_of_all_users_are_swept_and_their_receipts_listed():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         store = PgHippocampusStore(engine=memory)
         for number in range(8):
             await store.aput(("sweep", f"u{number}"), "k", {"v": 1}, ttl=1e-4)
         await asyncio.sleep(0.1)
         assert await store._sweep() >= 8
-
-
-async def test_receipts_of_several_users_are_listed():
-    async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         for number in range(8):
             await memory.erase(Scope("receipts", f"u{number}"))
         assert len(await memory.erasures(app="receipts")) == 8

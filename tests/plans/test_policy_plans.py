@@ -10,22 +10,14 @@ from uuid import UUID
 import policy_plans as plans
 import psycopg
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import from_path
-from shared_core.policies import fading, retention_counts
+from shared_core.policies import fading, profiles, retention_counts
 from shared_core.policies.edges import edges_of
 from shared_core.policies.facts import FactQuery
 from shared_core.policies.profile_versions import drop_profile, save_profile
-from shared_core.policies.profiles import (
-    pipeline_history,
-    profile_by_id,
-    profile_of,
-    profile_of_run,
-    profiles_to_show,
-    recent_threads,
-    turns_to_profile,
-)
 from shared_core.policies.spells import known_spells
 from shared_core.ports.operations import Last, Policy
 from shared_core.ports.profiles import NewVersion, ProfileRun, ProfileVersion
@@ -86,13 +78,11 @@ def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
     assert 0 < plans.touched(read) <= 2_000
 
 
-@pytest.mark.parametrize(
-    ("policy", "most"),
-    [(edges_of("hub", 50, NOW, None), 200),
-     (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5)],
-    ids=["the last edges", "the spells by relation"],
+@every_case(
+    (edges_of("hub", 50, NOW, None), 200),
+    (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5)
 )  # fmt: skip
-def test_the_edges_of_a_hub_are_looked_up_by_an_index(hubs, policy, most):
+def test_the_edges_of_a_hub_are_looked_up_by_an_index(policy, most, hubs):
     edges = plans.of_table(plans.reads_of(hubs, ANN, policy), "edges")
     assert edges and "Seq Scan" not in plans.kinds(edges)
     assert 0 < plans.touched(edges) <= most
@@ -179,12 +169,13 @@ NEXT = NewVersion(
     rewritten=[ONE], required=(), covered=(), keep=VERSIONS,
 )  # fmt: skip
 POLICIES: dict[str, tuple[Callable[[], Policy[Any]], float]] = {
-    "by_id": (partial(profile_by_id, ONE), 200), "of": (partial(profile_of, "user", "bot"), 200),
-    "to_show": (partial(profiles_to_show, "app", None, ["event"]), 200),
-    "of_run": (partial(profile_of_run, ONE), VERSIONS + 2),
-    "history": (partial(pipeline_history, ONE, 10), 150),
-    "unread": (partial(turns_to_profile, [ONE], ThreadId("t"), 10, PRESENT), VERSIONS),
-    "recent": (partial(recent_threads, None, 10, PRESENT), 30),
+    "by_id": (partial(profiles.profile_by_id, ONE), 200),
+    "of": (partial(profiles.profile_of, "user", "bot"), 200),
+    "to_show": (partial(profiles.profiles_to_show, "app", None, ["event"]), 200),
+    "of_run": (partial(profiles.profile_of_run, ONE), VERSIONS + 2),
+    "history": (partial(profiles.pipeline_history, ONE, 10), 150),
+    "unread": (partial(profiles.turns_to_profile, [ONE], ThreadId("t"), 10, PRESENT), VERSIONS),
+    "recent": (partial(profiles.recent_threads, None, 10, PRESENT), 30),
     "save": (partial(save_profile, SCOPE, ONE, RUN, NEXT, None, (), PRESENT), 7 * VERSIONS),
     "drop": (partial(drop_profile, SCOPE, NEWEST, UUID(int=1), PRESENT), 7 * MEMORIES),
 }  # fmt: skip
@@ -372,8 +363,8 @@ def test_counting_reads_looks_each_memory_up(turns):
     assert change["memories"][4] <= 40
 
 
-@pytest.mark.parametrize("path", ["/", "/app/u7/"])
-def test_statistics_look_up_the_memories_below_a_path_alone(turns, path):
+@every_case("/", "/app/u7/")
+def test_statistics_look_up_the_memories_below_a_path_alone(path, turns):
     end = path[:-1] + "0"
     with turns.transaction(force_rollback=True):
         before = work(turns)
@@ -390,12 +381,11 @@ def test_statistics_look_up_the_memories_below_a_path_alone(turns, path):
         assert done[table][4] <= 3 * everything
 
 
-@pytest.mark.parametrize(
-    ("name", "table", "most", "after"),
-    [("due_memories", "memory_access", DUE + 1, {}),  # all of them are due at the same moment
-     ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"})],
+@every_case(
+    ("due_memories", "memory_access", DUE + 1, {}),  # all of them are due at the same moment
+    ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"})
 )  # fmt: skip
-def test_a_page_reads_no_further_than_its_limit(turns, name, table, most, after):
+def test_a_page_reads_no_further_than_its_limit(name, table, most, after, turns):
     with turns.transaction(force_rollback=True):
         before = work(turns)
         rows = across(turns, name, limit=10, **after)

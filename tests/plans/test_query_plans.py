@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from every_case import every_case
 from langgraph.store.base import PutOp
 from pgvector import HalfVector
 from policy_plans import (
@@ -69,15 +70,15 @@ def plan(connection: psycopg.Connection[Any], name: str, **values: object) -> li
         return explained(connection, query, VALUES | values)
 
 
-@pytest.mark.parametrize("name", [*SEARCHES, "get_items", "list_namespaces"])
-def test_a_read_of_one_tenant_never_scans_a_table(filled, name):
+@every_case(*[*SEARCHES, "get_items", "list_namespaces"])
+def test_a_read_of_one_tenant_never_scans_a_table(name, filled):
     found, tables = plan(filled, name), ("memories", "embeddings", "memory_sources")
     scans = [node for table in tables for node in of_table(found, table)]
     assert scans and "Seq Scan" not in kinds(scans)
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_touches_only_the_rows_of_its_tenant(filled, name):
+@every_case(*SEARCHES)
+def test_a_search_touches_only_the_rows_of_its_tenant(name, filled):
     found = plan(filled, name)
     # recall reads the rows it returns once more for their columns; vectors it counts in the index,
     # scans, and looks up again for the turns before its candidates
@@ -181,12 +182,9 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, obje
     return [node for node in read if "Scan" in node["Node Type"]]
 
 
-def test_a_look_reads_the_sessions_that_are_over(sessions):
+def test_a_look_reads_the_sessions_that_are_over_and_an_input_its_own(sessions):
     [found] = scans(sessions, "conversations_over", {"now": "2026-03-01", "limit": 100})
     assert ("conversations_ending", OVER) == (found["Index Name"], found["Actual Rows"])
-
-
-def test_an_input_reads_its_session(sessions):
     found = scans(sessions, "hear_turn", TURN)
     assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
     assert all(node["Actual Rows"] <= 1 for node in found)
@@ -420,15 +418,12 @@ def test_a_large_tenant_is_searched_by_its_index(indexed, analysed):
     assert touched(of_table(found, "memories")) <= 2 * 40
 
 
-def test_below_a_path_the_scan_goes_on_until_the_page_is_full(indexed):
+def test_below_a_path_the_scan_goes_on_until_the_page_is_full_but_for_few_memories(indexed):
     index = index_of(indexed)
     found = searched(indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0")
     assert index.name in {node.get("Index Name") for node in found}
     assert 10 == found[0]["Actual Rows"]
     assert touched(of_table(found, "embeddings")) <= 10 * 40
-
-
-def test_a_path_with_few_memories_is_left_to_the_exact_search(indexed):
     index = index_of(indexed)
     deep = {"path": "/deep/", "path_end": "/deep0", "few": 2_000}
     found = searched(indexed, search_text(index), index.tenant, **deep)
@@ -437,8 +432,8 @@ def test_a_path_with_few_memories_is_left_to_the_exact_search(indexed):
     assert LARGE / 4 == counted["Actual Rows"] and 0 == touched(of_table(found, "embeddings"))
 
 
-@pytest.mark.parametrize("tenant", ["/app/u3/", "/app/u7/"])
-def test_the_exact_search_never_takes_the_index(indexed, tenant):
+@every_case("/app/u3/", "/app/u7/")
+def test_the_exact_search_never_takes_the_index(tenant, indexed):
     found = searched(indexed, statement("search_items", literals=EXACT), tenant)
     found += searched(indexed, statement("search_nearest", literals=NEAREST), tenant, most=140)
     assert not {node.get("Index Name") for node in found} & {index_of(indexed).name}

@@ -138,9 +138,7 @@ unhurried = settings(max_examples=60 if LONG else 20)
     [Row("Mia", "Tom", 0, 0, None), Row("Tom", "张伟", 1, 1, None), Row("张伟", "Mia", 2, 2, None)],
     [("Mia", "張偉")], None, None, 3, 2,
 )  # fmt: skip
-def test_a_neighbourhood_is_what_breadth_first_search_finds(
-    memory, graph, pairs, valid, known, depth, limit
-):
+def test_a_neighbourhood_is_what_a_search_finds(memory, graph, pairs, valid, known, depth, limit):
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)
     edges = joined(graph, roots, NOW if valid is None else valid, known)
@@ -165,9 +163,7 @@ def test_a_neighbourhood_is_what_breadth_first_search_finds(
 
 @unhurried
 @given(graphs, merges, moments, moments, st.integers(1, 4))
-def test_paths_are_all_simple_paths_the_shortest_first(
-    memory, graph, pairs, valid, known, max_hops
-):
+def test_paths_are_all_simple_paths_shortest_first(memory, graph, pairs, valid, known, max_hops):
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)
     edges = joined(graph, roots, NOW if valid is None else valid, known)

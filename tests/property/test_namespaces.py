@@ -1,6 +1,7 @@
 """Paths keep namespaces apart, whatever the labels hold."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
 
 from langgraph_store.labels import from_label, from_labels, memories_namespace, to_label, to_labels
@@ -17,27 +18,19 @@ pairs = st.tuples(namespaces, namespaces) | st.tuples(namespaces, namespaces).ma
 
 
 @given(namespaces)
-def test_a_path_gives_its_namespace_back(namespace):
+def test_a_path_gives_its_namespace_back_and_begins_with_its_tenant(namespace):
     assert namespace == paths.from_path(paths.to_path(namespace))
+    assert paths.to_path(namespace).startswith(paths.tenant_of(namespace))
 
 
 @given(pairs)
-def test_paths_share_a_prefix_exactly_when_namespaces_do(two):
+def test_paths_share_a_prefix_as_namespaces_do_and_a_range_holds_what_lies_below(two):
     one, other = two
     assert (other[: len(one)] == one) is paths.to_path(other).startswith(paths.to_path(one))
-
-
-@given(pairs)
-def test_the_range_of_a_path_holds_exactly_what_lies_below_it(two):
     one, other = two
     path, candidate = paths.to_path(one).encode(), paths.to_path(other).encode()
     end = paths.path_end(paths.to_path(one)).encode()
     assert (path <= candidate < end) is candidate.startswith(path)
-
-
-@given(namespaces)
-def test_a_tenant_is_a_prefix_of_its_namespace(namespace):
-    assert paths.to_path(namespace).startswith(paths.tenant_of(namespace))
 
 
 @given(st.lists(namespaces, min_size=1, max_size=4))
@@ -60,16 +53,14 @@ def test_every_legal_label_survives_the_way_through_the_store(label):
     assert (label,) == to_labels(from_labels((label,)))
 
 
-@pytest.mark.parametrize(
-    ("user", "label"),
-    [("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb")],
-)
+@every_case(("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb"))
 def test_only_dots_are_escaped_in_a_label(user, label):
     assert ("app", label, "memories") == memories_namespace("app", user)
 
 
-@pytest.mark.parametrize("scope", [Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"),
-                                   Scope("a", "\ud800"), Scope("a", None)])  # type: ignore[arg-type]  # fmt: skip
+@every_case(
+    Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"), Scope("a", "\ud800"), Scope("a", None)
+)  # type: ignore[arg-type]  # fmt: skip
 def test_a_scope_that_cannot_be_stored_is_named(scope):
     with pytest.raises(InvalidInput, match="app_name|user_id"):
         paths.scope_path(scope)

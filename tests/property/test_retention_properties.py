@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from every_case import every_case
 from hypothesis import example, given, settings, strategies as st
 from long_forms import LONG
 
@@ -29,18 +30,14 @@ THRESHOLD = st.floats(1e-6, 1)
 
 
 @given(INITIAL, DAYS, DAYS, ACCESSES, AROUSAL, st.floats(0, 1e9))
-def test_a_score_is_a_share_and_never_rises_with_time(
-    initial, days, more, accesses, arousal, decay
-):
+def test_a_score_is_a_share_that_only_falls_in_time(initial, days, more, accesses, arousal, decay):
     used = {"initial": initial, "accesses": accesses, "arousal": arousal, "decay_rate": decay}
     now, later = (retention_score(days=at, **used) for at in (days, days + more))
     assert 0 <= later <= now <= 1
 
 
 @given(IMPORTANCE, IMPORTANCE, DAYS, ACCESSES, ACCESSES, AROUSAL, AROUSAL)
-def test_importance_accesses_and_arousal_never_lower_a_score(
-    one, other, days, few, more, calm, moved
-):
+def test_importance_reads_and_arousal_never_lower_a_score(one, other, days, few, more, calm, moved):
     low, high = sorted((one, other))
     (few, more), (calm, moved) = sorted((few, more)), sorted((calm, moved))
     assert retention_score(
@@ -49,9 +46,7 @@ def test_importance_accesses_and_arousal_never_lower_a_score(
 
 
 @given(INITIAL, ACCESSES, AROUSAL, DECAY, THRESHOLD)
-def test_the_instant_of_forgetting_is_where_the_score_crosses_the_threshold(
-    initial, accesses, arousal, decay, threshold
-):
+def test_it_is_forgotten_at_the_threshold(initial, accesses, arousal, decay, threshold):
     used = {"initial": initial, "accesses": accesses, "arousal": arousal}
 
     def score(days: float) -> float:
@@ -69,9 +64,7 @@ def test_the_instant_of_forgetting_is_where_the_score_crosses_the_threshold(
 
 
 @given(INITIAL, ACCESSES, st.floats(0, 100), st.integers(0, 1000))
-def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
-    initial, accesses, min_age_days, older
-):
+def test_nothing_is_forgotten_before_its_minimum_age_or_use(initial, accesses, min_age_days, older):
     created_at = USED_AT - timedelta(days=older)
     faded_at = forget_at(
         initial=initial, last_used_at=USED_AT, created_at=created_at, accesses=accesses,
@@ -135,9 +128,7 @@ SCORE = (
 @example(1.0, 10**9, 0.0, 1e300, 1)
 @example(1.0, 0, 1.0, 1e-308, 10**17)
 @example(5e-324, 0, 0.0, 10.0, 10**17)
-def test_a_score_is_the_same_in_sql_and_in_python(
-    sql, initial, accesses, arousal, decay, microseconds
-):
+def test_a_score_is_the_same_in_sql_as_here(sql, initial, accesses, arousal, decay, microseconds):
     as_of = READ_AT + timedelta(microseconds=microseconds)
     used = {"initial": initial, "accesses": accesses, "arousal": arousal}
     days = (as_of - READ_AT).total_seconds() / 86_400
@@ -172,9 +163,7 @@ POLICY = st.builds(
 @given(POLICY, st.sampled_from(STAGES), INITIAL, ACCESSES, INITIAL, st.integers(-(10**14), 10**14))
 @example(RetentionPolicy(min_age_days=1e300), "kept", 0.7, 0, 0.0, 0)
 @example(POLICIES["sensitive"], "demoted", 0.7, 10**9, 0.0, 0)
-def test_the_next_stage_comes_at_the_same_moment(
-    sql, policy, stage, initial, accesses, arousal, earlier
-):
+def test_the_next_stage_comes_as_in_sql(sql, policy, stage, initial, accesses, arousal, earlier):
     since = READ_AT - timedelta(microseconds=earlier)
     used = {"since": since, "initial": initial, "accesses": accesses, "arousal": arousal}
     expected = next_stage_at(stage, last_used_at=READ_AT, policy=policy, **used)
@@ -188,12 +177,11 @@ def test_the_next_stage_comes_at_the_same_moment(
         assert abs(expected - found) <= timedelta(microseconds=1 + far / 100)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
-     {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}],
+@every_case(
+    {"accesses": -1}, {"decay": -0.1}, {"decay": float("inf")}, {"decay": float("nan")},
+    {"initial": 1.1}, {"initial": float("nan")}, {"arousal": -0.1}
 )  # fmt: skip
-def test_both_refuse_what_means_nothing(sql, wrong):
+def test_both_refuse_what_means_nothing(wrong, sql):
     values: dict[str, Any] = {"initial": 0.7, "accesses": 0, "arousal": 0.0, "decay": 0.1} | wrong
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
         asked(sql, SCORE, {**values, "read_at": READ_AT, "as_of": READ_AT})
@@ -209,15 +197,12 @@ def test_the_documented_call_works(sql):
     assert abs(retention_score(initial=0.2, days=3, accesses=5) - found) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("expected", "value"),
-    [
-        (0.7, '{"metadata": {"emotion": {"arousal": 0.7}}}'),
-        (1.0, '{"metadata": {"emotion": {"arousal": 1e400}}}'),
-        (0.0, '{"metadata": {"emotion": {"arousal": -3}}}'),
-        (0.0, '{"metadata": {"emotion": {"arousal": "high"}}}'),
-        (0.0, '{"metadata": {"emotion": "calm"}}'), (0.0, '{"metadata": null}'), (0.0, "[]"),
-    ],
+@every_case(
+    (0.7, '{"metadata": {"emotion": {"arousal": 0.7}}}'),
+    (1.0, '{"metadata": {"emotion": {"arousal": 1e400}}}'),
+    (0.0, '{"metadata": {"emotion": {"arousal": -3}}}'),
+    (0.0, '{"metadata": {"emotion": {"arousal": "high"}}}'),
+    (0.0, '{"metadata": {"emotion": "calm"}}'), (0.0, '{"metadata": null}'), (0.0, "[]"),
 )  # fmt: skip
-def test_arousal_is_read_out_of_whatever_metadata_hold(sql, expected, value):
+def test_arousal_is_read_out_of_whatever_metadata_hold(expected, value, sql):
     assert expected == asked(sql, "memory_arousal(%(value)s::jsonb)", {"value": value})

@@ -43,42 +43,27 @@ def turn(text: str, role: str = "user") -> Event:
 
 
 @given(CHAT)
-def test_sentences_join_to_the_text_without_its_spaces(text):
+def test_sentences_terms_and_facts_are_whole_and_the_same_twice(text):
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
-
-
-@given(CHAT)
-def test_no_sentence_is_empty_or_padded(text):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences(text))
-
-
-@given(CHAT)
-def test_terms_are_short_folded_words_that_a_database_can_store(text):
-    for term in search_terms(text):
+    terms, facts = search_terms(text), extract_facts(turn(text))
+    assert (terms, facts) == (search_terms(text), extract_facts(turn(text)))
+    assert language(text) == language(text)
+    for term in terms:
         assert 0 < len(term) <= MAX_TERM_CHARACTERS
         assert not any(character.isspace() or character == "\x00" for character in term)
         term.encode("utf-8")
-
-
-@given(CHAT)
-def test_every_text_helper_answers_the_same_twice(text):
-    assert (language(text), search_terms(text)) == (language(text), search_terms(text))
-    assert extract_facts(turn(text)) == extract_facts(turn(text))
+    for fact in facts:
+        assert (fact.value or fact.operation == "retract") and fact.value == fact.value.strip()
+        assert len(fact.value) <= MAX_VALUE_CHARACTERS
+        assert 0 < fact.confidence <= 1
+        assert fact.statement and "{" not in fact.slot + fact.pattern
 
 
 @given(WORD)
 def test_a_word_is_found_whatever_its_case_and_surroundings(word):
     (term,) = search_terms(word)
     assert search_terms(f"({word.upper()}, {word.title()}!") == [term, term]
-
-
-@given(CHAT)
-def test_a_fact_is_complete_whatever_was_said(text):
-    for fact in extract_facts(turn(text)):
-        assert (fact.value or fact.operation == "retract") and fact.value == fact.value.strip()
-        assert len(fact.value) <= MAX_VALUE_CHARACTERS
-        assert 0 < fact.confidence <= 1
-        assert fact.statement and "{" not in fact.slot + fact.pattern
 
 
 @given(st.lists(st.tuples(ROLE, CHAT), max_size=6), st.integers(0, 240), st.lists(CHAT, max_size=2))
@@ -104,9 +89,7 @@ TOKENS = (
     "1|22|2026|!|...|/|\t|ß|한국|ا|क्षि|-|====|aaaa|the|\u200b|\u00a0"
 )
 MIXED = st.lists(st.sampled_from(TOKENS.split("|")), max_size=80).map("".join)
-RUNS = st.builds(
-    lambda part, times: part * times, st.text("ab的我😀é", min_size=1), st.integers(1, 60)
-)
+RUNS = st.builds(str.__mul__, st.text("ab的我😀é", min_size=1), st.integers(1, 60))
 
 
 @given(st.one_of(st.text(), MIXED, RUNS))

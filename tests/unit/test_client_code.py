@@ -1,13 +1,15 @@
-"""The methods of the HTTP client, compared with the description of the HTTP server."""
+"""What HTTP keeps to without a server: the methods of the client, and requests of this machine."""
 
 import inspect
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core import wire
 from shared_core.client import HippocampusClient
 from shared_core.client.calls import READS
+from shared_core.core.local_requests import fault_of_local_request
 from shared_core.wire import STATUS_OF
 
 
@@ -55,11 +57,8 @@ def test_the_committed_files_are_what_the_description_makes(openapi):
         assert kept.get(name) == source, f"run python -m benchmarks.client_code: {name} differs"
 
 
-def test_every_operation_is_a_method_of_the_same_name(openapi):
+def test_every_operation_is_a_method_that_takes_its_parameters_as_keywords(openapi):
     assert operations(openapi).keys() == methods().keys()
-
-
-def test_every_method_takes_the_parameters_of_its_operation_as_keywords(openapi):
     found = operations(openapi)
     for name, method in methods().items():
         _, *parameters = inspect.signature(method).parameters.values()
@@ -75,15 +74,12 @@ def test_every_parameter_and_every_answer_is_described(openapi):
         assert ("\nReturns:\n" in text or "\nYields:\n" in text) and "\nRaises:\n" in text, name
 
 
-def test_every_answer_of_the_server_is_a_model_of_its_own_type(openapi):
+def test_every_answer_is_a_model_of_its_own_and_what_is_sent_again_a_path_of_the_server(openapi):
     for name, operation in operations(openapi).items():
         [answer] = [one for status, one in operation["responses"].items() if status[0] == "2"]
         if "application/json" in answer["content"]:
             model = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             assert getattr(wire, model).model_config.get("extra") != "allow", name
-
-
-def test_what_may_be_sent_again_is_a_path_of_the_server(openapi):
     assert openapi["paths"].keys() >= READS
 
 
@@ -93,3 +89,34 @@ def test_every_error_of_the_server_has_a_kind_of_its_own():
     kinds = [kind for _, kind in STATUS_OF.values()]
     assert len(set(kinds)) == len(kinds)
     assert DETAIL_OF.keys() <= set(kinds)
+
+
+LOCAL = [("host", "localhost:8420")]
+
+
+@every_case("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.2:80", "[::1]:9")
+def test_a_name_of_this_machine_is_served(host):
+    assert fault_of_local_request([("host", host)], "127.0.0.1") is None
+    assert fault_of_local_request([*LOCAL, ("origin", f"http://{host}")]) is None
+
+
+@every_case(
+    "", "evil.example", "x@127.0.0.1", "127.0.0.1@evil.example", "localhost:x", "localhost:1:2",
+    "127.0.0.1.evil.example", "[::1", "::1", "localhost ", "localhost/", "localhost,evil.example",
+)  # fmt: skip
+def test_any_other_name_is_refused(host):
+    assert "only localhost" in str(fault_of_local_request([("host", host)]))
+    assert "no web page" in str(fault_of_local_request([*LOCAL, ("origin", f"http://{host}")]))
+
+
+@every_case("null", "", "file://localhost", "http:localhost", "http://localhost:1@evil.example")
+def test_an_origin_of_another_form_is_refused(origin):
+    assert "no web page" in str(fault_of_local_request([*LOCAL, ("origin", origin)]))
+
+
+def test_two_hosts_no_host_a_proxy_and_another_machine_are_refused():
+    for headers in ([], [*LOCAL, ("host", "evil.example")]):
+        assert "only localhost" in str(fault_of_local_request(headers))
+    assert "only localhost" in str(fault_of_local_request(LOCAL, "203.0.113.9"))
+    for name in ("forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-proto"):
+        assert "no proxy" in str(fault_of_local_request([*LOCAL, (name, "x")]))

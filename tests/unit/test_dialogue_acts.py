@@ -24,7 +24,7 @@ def test_what_a_sentence_does(sentence, act):
     assert act == dialogue_act(sentence).name
 
 
-@pytest.mark.parametrize("sentence", ["", "a", "𓀀𓀁 ١٢٣", "词" * 5_000, "word " * 5_000, "\x00?"])
+@every_case("", "a", "𓀀𓀁 ١٢٣", "词" * 5_000, "word " * 5_000, "\x00?")
 def test_the_chances_of_any_text_add_up_to_1(sentence):
     act = dialogue_act(sentence)
     assert pytest.approx(1) == sum(act)

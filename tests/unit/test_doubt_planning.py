@@ -104,32 +104,26 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
-def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
+def test_a_doubt_of_the_same_run_leaves_a_mark_unless_it_is_settled_in_it():
     held = known(draft(1), 1)
     assert {} == plan([doubt(3), draft(4)], [held]).doubted
     assert {HELD: day(5)} == plan([doubt(3), draft(4), doubt(5)], [held]).doubted
     marked_before = known(draft(1), 1, doubted=3)
     assert {HELD: None} == plan([draft(4), doubt(3)], [marked_before]).doubted
     assert {HELD: day(5)} == plan([draft(4), doubt(5)], [marked_before]).doubted
-
-
-def test_a_fact_of_the_same_run_is_written_with_its_mark():
     made = plan([draft(1), doubt(2)])
     assert [day(2)] == [one.doubted_at for one in made.opened]
     assert ({}, {"doubted": 1}) == (made.doubted, planning.doubt_counts(made))
     assert [None] == [one.doubted_at for one in plan([draft(1), doubt(2), draft(3)]).opened]
 
 
-def test_another_value_and_an_end_close_a_doubtful_fact():
+def test_a_doubtful_fact_is_closed_and_one_that_ended_is_not_doubted():
     held = known(draft(1), 1, doubted=3)
     moved = plan([draft(5, value="Austin")], [held])
     [opened] = moved.opened
     assert ({HELD: day(5)}, "Austin", None) == (moved.closed, opened.draft.value, opened.doubted_at)
     assert {HELD: day(5)} == plan([draft(5, "retract")], [held]).closed
     assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
-
-
-def test_a_fact_that_ended_is_not_doubted_later():
     ended = replace(known(draft(1), 1), valid_until=day(2))
     assert {} == plan([doubt(3)], [ended]).doubted
 
@@ -194,7 +188,7 @@ def test_a_doubt_says_nothing_else():
     assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
 
 
-def test_the_mark_is_one_key_of_the_metadata():
+def test_the_mark_is_one_key_of_the_metadata_in_the_language_of_the_text():
     value = {"content": "x", "metadata": {"slot": "residence"}}
     with_mark = marked(value, day(1))
     assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
@@ -203,9 +197,6 @@ def test_the_mark_is_one_key_of_the_metadata():
                   {"metadata": {"doubted_at": "2026-03-01", "slot": "s"}},
                   {"metadata": {"doubted_at": "2026-03-01T00:00:00+00:00"}}):  # fmt: skip
         assert doubted_at(other) is None, other
-
-
-def test_the_mark_is_shown_in_the_language_of_the_text():
     assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
     assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -102,14 +103,15 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(network):
     assert np.allclose(alone[::-1], network.vectors(texts[::-1], "passage"), atol=1e-6)
 
 
-@pytest.mark.parametrize("asked", [ENGLISH, CHINESE], ids=["English", "Chinese"])
-@pytest.mark.parametrize("told", [ENGLISH, CHINESE], ids=["of English", "of Chinese"])
-def test_unrelated_texts_have_small_cosines_in_and_across_languages(network, asked, told):
-    cosines = network.vectors(asked[:9], "query") @ network.vectors(told[:9], "passage").T
-    unrelated = cosines[~np.eye(9, dtype=bool)]
-    assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model lie above 0.7
-    assert list(range(9)) == cosines.argmax(axis=1).tolist()
-    assert np.diag(cosines).min() > unrelated.mean() + 0.2
+def test_unrelated_texts_have_small_cosines_in_and_across_languages(network):
+    texts = [*ENGLISH[:9], *CHINESE[:9]]
+    all_cosines = network.vectors(texts, "query") @ network.vectors(texts, "passage").T
+    for asked, told in product((slice(9), slice(9, 18)), repeat=2):
+        cosines = all_cosines[asked, told]
+        unrelated = cosines[~np.eye(9, dtype=bool)]
+        assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model are above 0.7
+        assert list(range(9)) == cosines.argmax(axis=1).tolist()
+        assert np.diag(cosines).min() > unrelated.mean() + 0.2
 
 
 def test_centred_vectors_are_shifted_by_what_all_of_them_share():
@@ -135,7 +137,7 @@ def test_centred_vectors_are_shifted_by_what_all_of_them_share():
 
 
 def test_threads_compute_what_one_does(network):
-    texts = [*ENGLISH[:6], *CHINESE[:6]]
+    texts = [*ENGLISH[:2], *CHINESE[:2]]
     expected = network.vectors(texts, "query")
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: network.vectors(texts, "query"), range(8)))

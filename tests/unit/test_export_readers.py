@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from every_case import every_case
+from langgraph.store.base import get_text_at_path, tokenize_path
 
+from langgraph_store.operations import text_of_field
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer import sources
+from shared_core.transfer.importing import texts_of_fields
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
@@ -241,7 +244,7 @@ def test_what_is_no_time_is_none(given, moments):
     assert moments == (found and found.isoformat())
 
 
-def test_a_cut_off_file_is_named(tmp_path):
+def test_a_cut_off_file_is_named_and_a_refusal_does_not_quote_the_export(tmp_path):
     for file in FILES.values():
         text = (EXPORTS / file).read_text("utf-8")
         cut = tmp_path / file
@@ -249,6 +252,11 @@ def test_a_cut_off_file_is_named(tmp_path):
             cut.write_text(text[:length], "utf-8")
             with pytest.raises(InvalidInput, match=f"^{file} was cut off, its end is missing"):
                 list(sources.open_source(cut).records())
+    file = tmp_path / "c.json"
+    file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
+    with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
+        sources.open_source(file)
+    assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
 
 
 @every_case(
@@ -277,7 +285,7 @@ def test_a_file_of_another_product_is_named_with_the_way_out():
         sources.open_source(EXPORTS / "claude.json", "chatgpt")
 
 
-def test_odd_archives_and_missing_files_are_named(tmp_path):
+def test_odd_damaged_and_missing_archives_are_named(tmp_path):
     with pytest.raises(NotFound, match="cannot be read"):
         sources.open_source(tmp_path / "absent.json")
     with pytest.raises(NotFound, match="cannot be read"):
@@ -291,6 +299,14 @@ def test_odd_archives_and_missing_files_are_named(tmp_path):
         packed.writestr("photo.jpg", "x")
     with pytest.raises(InvalidInput, match="holds no conversations.json, but 'photo.jpg'"):
         sources.open_source(other)
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(EXPORTS / "claude.json", "conversations.json")
+    content = bytearray(archive.read_bytes())
+    content[60:200] = b"\xff" * 140
+    archive.write_bytes(content)
+    with pytest.raises(InvalidInput, match="cannot be unpacked"):
+        list(sources.open_source(archive, "claude").records())
 
 
 def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path):
@@ -321,25 +337,6 @@ def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path):
     assert "Miso\ufffd!" in [one.text for one in turns(file)]
     assert 1 == skipped(file)["messages without text"]
     assert 1 == skipped(file)["messages without an id"]
-
-
-def test_a_refusal_does_not_quote_the_export(tmp_path):
-    file = tmp_path / "c.json"
-    file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
-    with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
-        sources.open_source(file)
-    assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
-
-
-def test_a_damaged_archive_is_refused(tmp_path):
-    archive = tmp_path / "export.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.write(EXPORTS / "claude.json", "conversations.json")
-    content = bytearray(archive.read_bytes())
-    content[60:200] = b"\xff" * 140
-    archive.write_bytes(content)
-    with pytest.raises(InvalidInput, match="cannot be unpacked"):
-        list(sources.open_source(archive, "claude").records())
 
 
 def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
@@ -586,12 +583,6 @@ def test_another_speaker_is_not_the_user(line, author, text, tmp_path):
     assert [*said, ("user", "user", "bye")] == spoken(tmp_path, "Rex: hi", line, "user: bye")
 
 
-def test_lists_and_code_in_an_answer_are_no_speakers(tmp_path):
-    answer = "Options:\nHotel Bella: 20 EUR\n```python\nfoo: int = 3\nclass A:\n```"
-    said = [("agent", "assistant", answer), ("user", "User", "Hotel Bella"), ("user", "Rex", "Ok")]
-    assert said == spoken(tmp_path, f"assistant: {answer}\nUser: Hotel Bella\nRex: Ok")
-
-
 def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path):
     both = "Rex: hi\nOlga: hello"
     mine = [("user", "Rex", "hi"), ("agent", "Olga", "hello")]
@@ -626,7 +617,36 @@ def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_
     assert [("user" if one == own else "agent", one, "hi") for one in speakers] == found
 
 
-def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path):
+def test_lines_of_the_system_and_of_tools_are_skipped_and_lists_and_code_are_no_speakers(tmp_path):
     found = records(tmp_path, "system: be kind\nRex: hi\nsearch (tool): 42", user_id="rex")
     assert 2 == sum(isinstance(one, sources.SkippedRecord) for one in found)
     assert ["e1/2"] == [one.event_id for one in found if isinstance(one, sources.TurnRecord)]
+    answer = "Options:\nHotel Bella: 20 EUR\n```python\nfoo: int = 3\nclass A:\n```"
+    said = [("agent", "assistant", answer), ("user", "User", "Hotel Bella"), ("user", "Rex", "Ok")]
+    assert said == spoken(tmp_path, f"assistant: {answer}\nUser: Hotel Bella\nRex: Ok")
+
+
+def test_fields_are_read_at_their_paths():
+    value = {"a": {"b": "text"}, "list": ["x"], "n": 3, "two": [{"b": "one"}, {"b": "other"}]}
+    for fields, texts in (
+        ({"a.b"}, {"a.b": "text"}),
+        ({"a.b", "gone", "n.x"}, {"a.b": "text"}),
+        ({"list[*]"}, {"list[*]": "x"}),
+        ({"two[*].b.0", "two[*].b.1"}, {"two[*].b.0": "one", "two[*].b.1": "other"}),
+        ({"two[-1].b"}, {"two[-1].b": "other"}),
+        ({"n"}, {"n": "3"}),
+        ({"$", "a.b"}, {"$": "a.b: text\nlist: x\nn: 3\ntwo.b: one\ntwo.b: other", "a.b": "text"}),
+    ):
+        assert texts == texts_of_fields(value, fields, text_of_field)
+    for unknown in ({"$"}, {"gone"}, {"n.x"}, {"list[*].0"}, {"two[*].b.2"}, set[str]()):
+        assert texts_of_fields(value, unknown, text_of_field) is None
+
+
+def test_every_name_of_the_reference_is_understood():
+    value = {"text": "t", "a": [{"b": "x"}, {"b": "y"}]}
+    for path in ("text", "a[*].b", "a[0].b", "a.*.b", "a[*]", "a", "{text,a}", "*"):
+        texts = get_text_at_path(value, tokenize_path(path))
+        assert texts
+        for number, text in enumerate(texts):
+            name = f"{path}.{number}" if len(texts) > 1 else path
+            assert text == text_of_field(value, name)

@@ -49,14 +49,11 @@ def test_each_import_names_the_extra_to_install():
         assert line.endswith(f"is not installed: run pip install 'pg-hippocampus[{extra}]'")
 
 
-def test_it_is_an_error_of_the_project_and_of_an_import():
+def test_it_is_an_error_of_the_project_and_of_an_import_for_packages_of_extras_alone():
     with pytest.raises(ExtraMissing) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'google.adk'", name="google.adk")
     assert isinstance(failure.value, MemoryCoreError) and isinstance(failure.value, ImportError)
     assert "google.adk" == failure.value.name
-
-
-def test_a_package_of_no_extra_is_not_explained_away():
     with pytest.raises(ModuleNotFoundError) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
     assert not isinstance(failure.value, ExtraMissing)

@@ -88,14 +88,11 @@ def test_what_still_holds_rests_on_all_that_say_it():
     assert ({}, (JO.memory_id, YORK.memory_id)) == (refused, still.people)
 
 
-def test_a_review_that_ends_nearly_everything_ends_nothing():
+def test_a_review_ends_not_nearly_everything_and_no_two_facts_by_each_other():
     many = [fact(f"thing{number}", number + 10, slot="like") for number in range(20)]
     items = [ends(one.value, "Leeds") for one in many]
     assert ([], {"review that ends too much": 6}) == reviewed(*items[:6], facts=[*many, LEEDS])
     assert 5 == len(reviewed(*items[:5], facts=[*many, LEEDS])[0])
-
-
-def test_two_facts_do_not_show_each_others_end():
     ring = ends("Leeds", "Jo"), ends("Jo", "Leeds", until="2026-07")
     found, refused = reviewed(*ring)
     assert (["Jo"], {"review that no newer fact shows": 1}) == ([one[0] for one in found], refused)

@@ -53,15 +53,12 @@ def forked(first: Callable[[], None] = lambda: None) -> Iterator[None]:
         os.close(tell)
 
 
-def test_a_lock_is_taken_once_or_shared(path):
+def test_a_lock_is_taken_once_or_shared_and_no_fork_keeps_that_of_its_parent(path):
     with locked(path):
         assert not is_free(path)
     with locked(path, shared=True), locked(path, shared=True, wait=False):
         assert not is_free(path)
     assert is_free(path)
-
-
-def test_a_fork_does_not_keep_the_lock_of_its_parent(path):
     with locked(path):
         fork = forked()
         fork.__enter__()
@@ -87,7 +84,7 @@ def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path):
         os.close(descriptor)
 
 
-def test_a_fork_does_not_give_up_the_lock_of_its_parent(path):
+def test_a_fork_does_not_give_up_the_lock_of_its_parent_and_may_share_one(path):
     descriptor = open_lock(path)
     lock(descriptor)
     with forked(lambda: close_lock(descriptor)):
@@ -96,9 +93,6 @@ def test_a_fork_does_not_give_up_the_lock_of_its_parent(path):
     close_lock(descriptor)
     assert is_free(path)
     close_lock(descriptor)
-
-
-def test_a_fork_may_share_a_lock(path):
     descriptor = open_lock(path)
     lock(descriptor)
     keep_in_forks(descriptor)

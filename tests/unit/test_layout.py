@@ -1,4 +1,4 @@
-"""How lines and tables of the command line fit a terminal."""
+"""How lines and tables of the command line fit a terminal, and in which language texts are."""
 
 import re
 
@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from shared_core.cli.layout import UNBROKEN, Grid, Typed, lines_of, wrapped
+from shared_core.core.locale import language_of, speaking, spoken_language, t
 
 ID = "0198f2c4-1111-7222-8333-444455556666"
 ENGLISH = "Ana has lived in Lisbon since May, and works as a translator for a small publisher."
@@ -41,24 +42,23 @@ def test_a_table_keeps_ids_whole_at_every_width(width):
     assert all("…" not in line for line in lines)
 
 
-def test_a_table_that_does_not_fit_becomes_blocks_of_lines():
+def test_a_table_that_does_not_fit_becomes_blocks_of_lines_but_in_a_pipe():
     table = Grid(names=("key", "value", "since"), rows=[(ID, "x", "2026"), (ID, "y", "")])
     block = [f"key    {ID}", "value  x", "since  2026", ""]
     assert [*block, f"key    {ID}", "value  y"] == shown(table, 48)
     assert f"{ID}  x      2026" in shown(table, 60)
-
-
-def test_a_pipe_gets_each_row_on_one_line():
     table = Grid(names=("n", "memory"), rows=[("1", CHINESE * 20), ("2", "")], right=frozenset({0}))
     assert [f"n  {'memory'}", f"1  {CHINESE * 20}", "2"] == [
         line for line in shown(table, UNBROKEN) if "─" not in line
     ]
 
 
-def test_a_style_survives_the_wrapping():
+def test_a_style_survives_the_wrapping_and_a_text_commands_no_terminal():
     lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
     assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
     assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
+    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
+    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
 
 
 def test_a_command_to_copy_is_continued_with_backslashes():
@@ -70,6 +70,28 @@ def test_a_command_to_copy_is_continued_with_backslashes():
     assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
 
 
-def test_a_text_commands_no_terminal():
-    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
-    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
+@every_case(
+    ({}, "en"), ({"LANG": "en_GB.UTF-8"}, "en"), ({"LANG": "fr_FR.UTF-8"}, "en"),
+    ({"LANG": "zh_CN.UTF-8"}, "zh"), ({"LANG": "zh_TW"}, "zh"),
+    ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
+    ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, "zh"),
+    ({"LC_ALL": "C", "LC_MESSAGES": "zh_CN.UTF-8", "LANG": "zh_CN.UTF-8"}, "en"),
+    ({"LC_ALL": "", "LANG": "zh_CN.UTF-8"}, "zh"),
+    ({"LC_ALL": "zh_CN.UTF-8", "LANG": "en_US.UTF-8"}, "zh"),
+    ({"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN:en"}, "zh"),
+    ({"LANG": "C.UTF-8", "LANGUAGE": "zh_CN:en"}, "en"),
+    ({"LANG": "en_US.UTF-8", "HIPPOCAMPUS_LANG": "zh"}, "zh"),
+    ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": "en"}, "en"),
+    ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": ""}, "zh"),
+)  # fmt: skip
+def test_the_language_is_chinese_only_where_the_environment_says_so(environment, expected):
+    assert expected == language_of(environment)
+
+
+def test_a_block_speaks_its_own_language(monkeypatch):
+    monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
+    with speaking("en"):
+        assert "memory" == t("memory", "记忆")
+        with speaking(None):
+            assert "en" == spoken_language()
+    assert "记忆" == t("memory", "记忆")

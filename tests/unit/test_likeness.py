@@ -72,15 +72,12 @@ def test_chinese_texts_are_compared_by_their_characters_and_pairs():
     assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
 
 
-def test_the_best_are_compared_and_the_rest_follows():
+def test_the_best_are_compared_the_rest_follows_and_texts_without_words_are_like_nothing():
     same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST_DIVERSIFIED + 5)]
     other = hit(-float(MOST_DIVERSIFIED) - 9, "Bob sails")
     hits = [*same[:-1], other, same[-1]]
     assert hits == diversified(hits, len(hits), 0.9)
     assert hits[: MOST_DIVERSIFIED + 3] == diversified(hits, MOST_DIVERSIFIED + 3, 0.9)
-
-
-def test_texts_without_words_are_like_nothing():
     assert 0.0 == jaccard(frozenset(), frozenset())
     assert [0, 1] == marginally_relevant([1.0, 0.5], [frozenset(), frozenset()], 5, 0.9)
     assert [] == diversified([], 5, 0.5)

@@ -13,14 +13,7 @@ from memories import memory
 from shared_core import Event, InvalidInput, Memory, ModelOutputInvalid
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import Composition, ShownMemory
-from shared_core.core.domain import (
-    Conclusions,
-    Extraction,
-    FactDraft,
-    InsightDraft,
-    MemoryId,
-    StatementDraft,
-)
+from shared_core.core import domain
 from shared_core.core.ids import uuid7
 from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.draft_validation import validated
@@ -41,13 +34,13 @@ TALK = turns(
 
 async def read(
     talk: Sequence[Event], answer: object = (), before: Sequence[Event] = ()
-) -> tuple[Extraction, str]:
+) -> tuple[domain.Extraction, str]:
     """Return what an answer, or the facts of one, comes to, and the first prompt."""
     extractor, model = reading({"facts": answer} if isinstance(answer, list | tuple) else answer)
     return await extractor.extract(talk, before), model.asked[0].prompt
 
 
-async def drawn(answer: object, talk: Sequence[Event] = TALK, *before: Event) -> Extraction:
+async def drawn(answer: object, talk: Sequence[Event] = TALK, *before: Event) -> domain.Extraction:
     return (await read(talk, answer, before))[0]
 
 
@@ -121,7 +114,7 @@ async def test_a_model_ends_no_fact_of_another_slot_or_subject():
             fact([1], "dislike", "tea", subject="Cancan")]  # fmt: skip
     after = await drawn(told, turns("Cancan is five and hates tea"))
     plan = plan_facts([*before.facts, *after.facts], [], {"e1": NOON, "e2": NOON},
-                      lambda: MemoryId(uuid7()))  # fmt: skip
+                      lambda: domain.MemoryId(uuid7()))  # fmt: skip
     assert ([None] * 5, {}) == ([one.valid_until for one in plan.opened], plan.closed)
 
 
@@ -236,13 +229,10 @@ async def test_an_answer_of_no_use_twice_is_an_error_that_quotes_nobody(answer, 
     assert "Zhu" not in str(caught.value) and len(str(caught.value)) < 400
 
 
-async def test_a_cut_off_answer_keeps_what_is_whole_and_says_what_is_unread():
+async def test_what_a_cut_off_answer_and_a_turn_too_long_leave_unread_is_said():
     answer = cut(40, fact([1], "name", "Zhu"), fact([2], "like", "tea"))
     found = await drawn(answer, turns("I am Zhu", "I like tea", "I live in Lisbon"))
     assert (["name"], ("e2", "e3")) == ([one.slot for one in found.facts], found.needs_model)
-
-
-async def test_a_turn_too_long_to_be_shown_is_said_to_be_unread():
     found, prompt = await read(turns("word " * 5000))
     assert ("e1",) == found.needs_model and "[…]" in prompt
 
@@ -306,7 +296,7 @@ async def test_reflections_rest_on_memories_that_were_shown():
     assert "[1] 2026-03-01, semantic: Ran on day 1" in asked.prompt
     assert (1, 1) == (found.usage.calls, asked.prompt.count("</memories>"))
     bare, unasked = reading()  # one memory is too little
-    assert Conclusions() == await bare.reflect([remembered(1, "Ran.")], [], NOON)
+    assert domain.Conclusions() == await bare.reflect([remembered(1, "Ran.")], [], NOON)
     assert [] == unasked.asked
 
 
@@ -360,20 +350,20 @@ def test_only_telling_words_count(text, needed):
 
 
 def test_a_draft_may_rest_on_context_and_not_on_it_alone():
-    def told(event_id: str, *others: str) -> FactDraft:
-        return FactDraft(
+    def told(event_id: str, *others: str) -> domain.FactDraft:
+        return domain.FactDraft(
             fact_type="profile", slot="city", value="Bonn", statement="User lives in Bonn.",
             event_id=event_id, other_event_ids=others, functional=True, confidence=1.0,
             pattern="fake", language="en",
         )  # fmt: skip
 
-    found = validated(Extraction(
+    found = validated(domain.Extraction(
         facts=[told("new", "before", "new", "nowhere"), told("before", "new")],
-        statements=[StatementDraft(text="Both.", event_ids=("before", "new")),
-                    StatementDraft(text="Old.", event_ids=("before",)),
-                    StatementDraft(text="Neither.", event_ids=("new", "nowhere"))],
-        insights=[InsightDraft(text="Both, too.", event_ids=("new", "before")),
-                  InsightDraft(text="Old, too.", event_ids=("before",))],
+        statements=[domain.StatementDraft(text="Both.", event_ids=("before", "new")),
+                    domain.StatementDraft(text="Old.", event_ids=("before",)),
+                    domain.StatementDraft(text="Neither.", event_ids=("new", "nowhere"))],
+        insights=[domain.InsightDraft(text="Both, too.", event_ids=("new", "before")),
+                  domain.InsightDraft(text="Old, too.", event_ids=("before",))],
     ), {"new"}, {"before"})  # fmt: skip
     assert [("before",)] == [one.other_event_ids for one in found.extraction.facts]
     assert ["Both."] == [one.text for one in found.extraction.statements]

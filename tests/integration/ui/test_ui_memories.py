@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
-import pytest
 from browser import in_browser
+from every_case import every_case
 from inspector import ANA, TALKS, link, sent
 from inspector_actions import act, ask, choose, confirm, select, settled
 from playwright.sync_api import expect
@@ -166,13 +166,8 @@ def test_the_timeline_zooms_and_reads_words(page):
     expect(page.get_by_text("1 turn, ")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("when", "role", "text"),
-    [("blue", "alert", "last Tuesday"), ("2020-05-01", "", "No memories in this range.")],
-)
-def test_the_timeline_says_which_words_it_reads_and_that_a_range_is_empty(
-    when, role, text, inspector
-):
+@every_case(("blue", "alert", "last Tuesday"), ("2020-05-01", "", "No memories in this range."))
+def test_the_timeline_says_which_words_it_reads_and_names_empty_ranges(when, role, text, inspector):
     texts = sent(f"{inspector.address}/{link('timeline', ANA, when=when)}")
     assert any(text in one for one in texts)
     assert not role or role in texts

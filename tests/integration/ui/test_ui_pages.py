@@ -3,6 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
+from every_case import every_case
 from inspector import ANA, LIN, TALKS, link, sent, tell
 from inspector_actions import settled
 from long_forms import LONG
@@ -100,7 +101,7 @@ def test_words_of_an_address_and_texts_are_no_html(path, asked, shown, watched, 
     assert 0 == watched.locator("main :is(img, b)").count()
 
 
-@pytest.mark.parametrize("path", TITLES)
+@every_case(*TITLES)
 def test_the_server_titles_each_page_in_the_language_of_the_browser(path, inspector):
     for language, scope, title in zip(("en", "zh-CN"), (ANA, LIN), TITLES[path], strict=True):
         texts = sent(f"{inspector.address}/{link(path, scope, **ASKED.get(path, {}))}", language)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from browser import in_browser
+from every_case import every_case
 from inspector import ANA, link, sent
 from inspector_actions import act, close
 from playwright.sync_api import Page, expect
@@ -236,14 +237,11 @@ def test_a_new_token_may_not_outlive_its_maker(locked, memory, ana, page):
     expect(page.get_by_text("may not outlive it")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("path", "shown", "labels"),
-    [
-        ("runs", "4 turns read", ("Undo", "Consolidate now", "Reflect now")),
-        ("privacy", "Receipts", ("Erase everything of ana", "nicegui-upload")),
-    ],
+@every_case(
+    ("runs", "4 turns read", ("Undo", "Consolidate now", "Reflect now")),
+    ("privacy", "Receipts", ("Erase everything of ana", "nicegui-upload")),
 )
-def test_read_only_pages_offer_nothing(inspector, path, shown, labels):
+def test_read_only_pages_offer_nothing(path, shown, labels, inspector):
     thread = {"thread": "thread-1"} if path == "runs" else {}
     address = f"{inspector.address}/{link(path, ANA, **thread)}"
     assert {*labels} <= {*sent(address)}
