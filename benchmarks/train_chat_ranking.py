@@ -29,7 +29,9 @@ from numpy.typing import NDArray
 from benchmarks.chats import DATA, OWN, Answered, answers, is_answer, is_stale
 from benchmarks.train_ranking import WEIGHTS, least
 
-BY_HAND: Final = {"asked": 12.0, "ended": -4.0, "coverage": 1.5, "summary": -2.0}
+BY_HAND: Final = {
+    "asked": 12.0, "ended": -4.0, "coverage": 1.5, "summary": -2.0, "of_another": -3.0,
+}  # fmt: skip
 """What the chats cannot teach. Too few of their facts end. Their questions are asked in other words
 than the answers, on purpose, so that they would teach that shared words speak against a memory; the
 weight given to them costs nothing here. Summaries are left out."""

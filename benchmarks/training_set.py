@@ -29,6 +29,7 @@ from shared_core.recall.ranking import PART_OF
 
 BY_HAND: Final[Mapping[str, float]] = {
     "fact": 0.0, "asked": 9.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,
+    "of_another": -3.0,
 }  # fmt: skip
 """Weights that the labelled data cannot teach, chosen with benchmarks.assistant. The data holds
 turns only, without extracted facts and without repeated questions to an assistant."""

@@ -45,7 +45,7 @@ from shared_core.knowledge.fact_planning import (
     plan_facts,
     slots_to_read,
 )
-from shared_core.knowledge.past_facts import asks_for_history, past_facts
+from shared_core.knowledge.past_facts import asks_for_history, past_facts, past_slots
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
@@ -126,7 +126,7 @@ class Facts:
         At most three, and none that the user asked to forget. A question about the present costs no
         call of the database.
         """
-        if not asks_for_history(question):
+        if not (asks_for_history(question) or past_slots(question)):
             return []
         now = self._clock()
         storage = await self._handle.storage()

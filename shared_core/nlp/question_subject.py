@@ -125,8 +125,12 @@ def is_about_another(text: str, slot: str) -> bool:
         return slot.startswith(OF_KIN)
     if THE_USER_BESIDES.search(text):
         return False
-    begins_with_kin = load_rules(language(text)).kin_mention.match(text)
-    return bool(begins_with_kin or (asked_kin(text) and not begins_with_user(text)))
+    return begins_with_kin(text) or bool(asked_kin(text) and not begins_with_user(text))
+
+
+def begins_with_kin(text: str) -> bool:
+    """Tell whether a memory begins with somebody around the user: "My mum lives in York."."""
+    return load_rules(language(text)).kin_mention.match(text) is not None
 
 
 def holds_name(text: str, name: str) -> bool:

@@ -342,11 +342,15 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingQuery:
-    """A query for ranking: its text, its distinct words, and its time."""
+    """A query for ranking: its text, its distinct words, and its time.
+
+    about_user: how far (0 to 1) it asks for something that is known to be told of users.
+    """
 
     text: str
     terms: Sequence[str]
     now: datetime
+    about_user: float = 0.0
 
 
 class RecallStorage(Protocol):

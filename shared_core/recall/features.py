@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.timestamps import EPOCH, microseconds
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.bm25 import spread
 from shared_core.nlp.dates import TimeRange, resolve
+from shared_core.nlp.question_subject import OF_KIN, begins_with_kin
 from shared_core.nlp.relation_phrases import only_asks
-from shared_core.nlp.text import is_question, language, search_terms
+from shared_core.nlp.text import is_question, language, search_terms, words_of
 from shared_core.ports.recall import Candidates, Corpus, RankingQuery, TurnOrder
 from shared_core.recall.matches import Matches, has_next
 from shared_core.recall.supersession import (
+    TEXTS,
     CandidateRoles,
     Overtaken,
     asks_how_it_was,
@@ -240,6 +243,7 @@ def _of_turns(found: Matched) -> dict[str, Numbers]:
         np.array([own, own | previous, previous, around, around | two_before | two_after])
     )
     known = np.where(np.isnan(similarity[:2]), 0.0, similarity[:2]) * there[:2]
+    is_one = (holds[:2].sum(axis=-1) == 1) & _has_other_words(found.asked)
     read_as_one = nameless.z_around(at)
     return {
         "similarity": known[0],
@@ -253,6 +257,8 @@ def _of_turns(found: Matched) -> dict[str, Numbers]:
         "z_bm25_around": read_as_one["around"],
         "similarity_previous": known[1],
         "coverage_previous": of_previous,
+        "one_word": _numbers(is_one[0]),
+        "one_word_previous": _numbers(is_one[1]),
         "z_bm25_previous": z_bm25[1],
         "z_similarity_previous": z_similarity[1],
         "z_similarity_next": z_similarity[2],
@@ -262,6 +268,12 @@ def _of_turns(found: Matched) -> dict[str, Numbers]:
         "coverage_around": coverage_around,
         "coverage_wide": wide,
     }
+
+
+def _has_other_words(asked: RankingQuery) -> bool:
+    """Tell whether a query is more than the words that are searched: "Who is Tom?", not "Tom"."""
+    words = words_of(asked.text)
+    return sum(len(word) if is_run else 1 for word, is_run in words) > len(asked.terms)
 
 
 def _neighbours(order: TurnOrder, at: Places) -> tuple[Places, Flags]:
@@ -309,6 +321,7 @@ def _of_form(found: Matched) -> dict[str, Numbers]:
         "opens_session": _numbers(found.roles.of_kind("episodic") & corpus.opens[at]),
         "fact": _numbers(found.roles.of_kind("semantic")),
         "summary": _numbers(found.roles.of_kind("summary")),
+        "of_another": _of_another(found),
     }
 
 
@@ -318,6 +331,16 @@ def _is_asked(found: Matched) -> Flags:
     known = [slot for slot in candidates.slots if slot]
     asked = asked_slots(found.asked.text, known) if known else ()
     return np.array([slot in asked for slot in candidates.slots], bool)[candidates.stated]
+
+
+def _of_another(found: Matched) -> Numbers:
+    """Return how far a query asks for the user where candidates are about a relative, (K,)."""
+    candidates = found.candidates
+    if not found.asked.about_user:
+        return np.zeros(len(candidates))
+    is_kin = np.array([slot.startswith(OF_KIN) for slot in candidates.slots], bool)
+    of_kin = is_kin[candidates.stated] | (found.roles.is_turn & found.judged(_speaks_of_another))
+    return _numbers(of_kin) * found.asked.about_user
 
 
 def _of_time(found: Matched) -> dict[str, Numbers]:
@@ -471,6 +494,11 @@ def _echo(similarity: Numbers, length: Numbers) -> Numbers:
     brief = np.clip((TELLING - length) / (TELLING - BRIEF), 0, 1)
     echo: Numbers = near * brief
     return echo
+
+
+_speaks_of_another: Final = DigestCache(
+    "about another", lambda text: begins_with_kin(text[:READ_CHARACTERS]), TEXTS
+)
 
 
 def _numbers(flags: Flags) -> Numbers:

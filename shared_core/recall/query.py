@@ -35,6 +35,7 @@ from shared_core.recall.reranking import diversified, reranked
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
     from shared_core.recall.ranking import Ranked
+    from shared_core.recall.topics import ReadQuestion
 
 MAX_QUERY_TERMS = 128
 """Maximum number of search terms; of a longer query the last ones count."""
@@ -106,8 +107,9 @@ async def recall(
     A query without a letter or digit finds nothing. While the embedder is down, only words find
     memories.
     """
-    # It imports numpy.
+    # They import numpy.
     from shared_core.recall.ranking import nearest, ranked
+    from shared_core.recall.topics import read_question
 
     query = checked_query(scope, query)
     if options.limit == 0 or not has_words(query):
@@ -117,23 +119,12 @@ async def recall(
             vector, degraded = await embedding.query_or_words(query)
     else:
         vector, degraded = options.embedded
-    request = SearchRequest(
-        scope=scope,
-        namespace=options.namespace or memories_namespace(scope),
-        terms=query_terms(query),
-        model=await embedding.known_model(),
-        vector=vector,
-        kinds=options.kinds,
-        candidates=max(options.least_candidates, 3 * _pool(options)),
-        mentions=[*mentioned(query), *options.about] if options.with_graph else (),
-        as_of=options.as_of,
-        begin=options.begin,
-        end=options.end,
-        min_importance=options.min_importance,
-        # The three factors read whole memories of all candidates.
-        may_be_resident=isinstance(options.ranking, str) and options.ranking != "three_factor",
+    model = await embedding.known_model()
+    read = read_question(query, vector, query_terms(query), model)
+    request = _request(scope, query, options, read, model)
+    asked = RankingQuery(
+        text=query, terms=read.terms, now=options.now, about_user=sum(read.shares.values())
     )
-    asked = RankingQuery(text=query, terms=request.terms, now=options.now)
     by = "bm25" if degraded and options.ranking == "vector" else options.ranking
     tries = RESIDENT_TRIES
     while True:
@@ -165,6 +156,28 @@ async def recall(
         graph_results=tuple(best_edges(found.edges, request.terms, options.limit)),
         degraded=degraded,
         reranked=is_reranked,
+    )
+
+
+def _request(
+    scope: Scope, query: str, options: RecallOptions, read: ReadQuestion, model: str | None
+) -> SearchRequest:
+    """Return the request for the candidates of a query that was read."""
+    return SearchRequest(
+        scope=scope,
+        namespace=options.namespace or memories_namespace(scope),
+        terms=read.terms,
+        model=model,
+        vector=read.vector,
+        kinds=options.kinds,
+        candidates=max(options.least_candidates, 3 * _pool(options)),
+        mentions=[*mentioned(query), *options.about] if options.with_graph else (),
+        as_of=options.as_of,
+        begin=options.begin,
+        end=options.end,
+        min_importance=options.min_importance,
+        # The three factors read whole memories of all candidates.
+        may_be_resident=isinstance(options.ranking, str) and options.ranking != "three_factor",
     )
 
 

@@ -60,6 +60,7 @@ _PARTS: Final = {
     "opens_session": "session",
     "named_speaker": "speaker",
     "other_speaker": "speaker",
+    "of_another": "speaker",
     "agent": "speaker",
     "agent_asks": "form",
     "log_length": "form",
@@ -334,7 +335,8 @@ def _raw(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     first = found.corpus.opens[at] | found.roles.is_agent
     excess, excess_previous = brief_excess(found)
     previous = np.maximum(
-        known["similarity_previous"] - excess_previous, known["coverage_previous"]
+        known["similarity_previous"] - excess_previous,
+        known["coverage_previous"] * (1 - known["one_word_previous"]),
     )
     return {
         **known,
@@ -459,6 +461,7 @@ def relevance(hit: Hit | Ranked) -> float:
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
     a text is relevant if it means the same, says the same, or answers such a text. The similarity
     of two texts of a few words counts less, because a part of it is their form (`brief_excess`).
+    A single shared word does not count, unless the query is no more than such words.
     Hits without a vector that were found by words have relevance 1. A fact that the query asks for
     has at least ASKED_RELEVANCE, as far as it counts.
     """
@@ -471,7 +474,8 @@ def relevance_of(parts: Mapping[str, float]) -> float:
         return 1.0
     similarity = parts.get("similarity", 0.0) - parts.get("brief", 0.0)
     asked = ASKED_RELEVANCE * parts.get("asked", 0.0)
-    return max(asked, similarity, parts.get("coverage", 0.0), parts.get("previous", 0.0))
+    worded = parts.get("coverage", 0.0) * (1 - parts.get("one_word", 0.0))
+    return max(asked, similarity, worded, parts.get("previous", 0.0))
 
 
 def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:

@@ -226,7 +226,7 @@ async def test_the_three_factors_can_be_weighed(ann):
     assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
 
 
-CHANGES = {"en": (["I work at a bank in Leeds.", "I now work at a shop in York.",
+CHANGES = {"en": (["I work at a bank in Leeds.", "I now work nights, at a shop by the old harbour.",
     "It rained all day."], "Where do I work?", "Where did I work before?"),
     "zh": (["我在银行工作。", "我现在在超市工作了。", "今天下了一整天的雨。"], "我在哪里工作？",
     "我以前在哪里工作？")}  # fmt: skip
@@ -264,3 +264,18 @@ async def test_a_summary_of_what_has_ended_stands_below_what_holds(ann, language
     marks = {(hit.memory.kind, hit.memory.text): hit.parts["ended"] for hit in hits}
     assert 1.0 == marks["summary", f"{before} {late}"] == marks["episodic", before]
     assert 0.0 == marks["episodic", after]
+
+
+@pytest.mark.parametrize(
+    "told, question, answer",
+    [
+        ("I'm a tiler.|our hamster lives in the bathroom|we're 3", "What do I do for a living?", 0),
+        ("我妈住罗湖区 跟我弟一起|我在南山租了个一居室|养了只猫", "我住哪个区", 1),
+    ],
+)
+async def test_the_answer_stands_above_what_shares_a_word(ann, told, question, answer):
+    lines = told.split("|")
+    await ann.tell(0, *lines)
+    first, *others = await ann.recall(question, kinds=["episodic"])
+    assert lines[answer] == first.memory.text
+    assert all(relevance(other) < 0.5 for other in others)
