@@ -86,16 +86,6 @@ def test_a_run_gives_its_own_events_and_those_that_may_be_missing():
     assert [*settled, failed, ASKED, ANSWERED] == events_to_remember(session, "i")
 
 
-@every_case(
-    ("abcd", "acd", "b"), ("abcd", "abd", "c"), ("abcd", "ab", ""), ("abcd", "abe", "cd"),
-    ("abcd", "cd", ""), ("abcd", "ef", ""), ("abcd", "cdef", ""), ("", "ab", ""),
-)  # fmt: skip
-def test_what_a_session_lost_before_an_event_was_deleted(last, now, deleted):
-    from adk_memory.events import deleted_ids
-
-    assert deleted_ids([*last], [*now]) == [*deleted]
-
-
 def test_after_a_rewind_it_gives_the_session():
     from adk_events import ANSWERED, ASKED, EventActions, event
 
