@@ -26,10 +26,6 @@ def ours(dsn, clock):
     run_sync(engine.close())
 
 
-def keys(found: Any) -> list[str]:
-    return [item.key for item in found]
-
-
 def rows(dsn: str, table: str = "memories") -> int:
     with psycopg.connect(dsn) as superuser:
         return superuser.execute(f"SELECT FROM hippocampus.{table}").rowcount
@@ -51,7 +47,7 @@ async def test_a_put_without_time_to_live_is_for_ever(ours, clock):
     await ours.aput(HERE, "ever", {"n": 1}, ttl=0.1)
     await ours.aput(HERE, "ever", {"n": 2}, ttl=None)
     clock.forward(minutes=2)
-    assert keys(await ours.asearch(HERE)) == ["ever"]
+    assert ["ever"] == [item.key for item in await ours.asearch(HERE)]
     assert await ours.engine.sweep_expired() == 1
 
 

@@ -156,14 +156,10 @@ TENANT, START = "/app/ana/", datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = st.tuples(st.integers(0, 4), st.sampled_from(["text", "title"]))
 
 
-def moment(number: int) -> datetime:
-    return START + timedelta(hours=number)
-
-
 def memory_rows(memories: dict[int, int]) -> list[tuple[Any, ...]]:
     """Return rows as the policy selects them; memories: when each was last updated."""
     return [
-        (UUID(int=memory), "/notes/", f"k{memory}", "a text", {}, moment(updated))
+        (UUID(int=memory), "/notes/", f"k{memory}", "a text", {}, START + timedelta(hours=updated))
         for memory, updated in memories.items()
     ]
 

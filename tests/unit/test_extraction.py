@@ -46,10 +46,6 @@ def statements(found: Extraction) -> list[str]:
     return [statement.text for statement in found.statements]
 
 
-def edges(found: Extraction) -> list[tuple[str, str, str, bool]]:
-    return [(one.subject, one.relation, one.object, one.functional) for one in found.triples]
-
-
 def test_a_pronoun_tells_of_the_child_named_before():
     found = read("My daughter Cancan is five. She loves drawing.")
     assert told(found) == [
@@ -203,7 +199,8 @@ def test_what_is_still_to_come_may_be_a_plan_that_lapses():
 
 def test_facts_become_edges_with_names_as_said():
     found = read("I work at Google.", "My daughter Cancan is five. She loves drawing.")
-    assert edges(found) == [
+    edges = [(one.subject, one.relation, one.object, one.functional) for one in found.triples]
+    assert edges == [
         ("user", "works_at", "Google", True), ("user", "daughter", "Cancan", False),
         ("Cancan", "has_age", "five", True), ("Cancan", "likes", "drawing", False),
     ]  # fmt: skip
