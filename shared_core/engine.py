@@ -182,13 +182,9 @@ class MemoryEngine:
         watch = JobWatch(storage, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
         self._worker = Worker(
-            storage,
-            clock,
-            performers,
-            in_background=worker,
-            tried=watch.look,
+            storage, clock, performers, in_background=worker, tried=watch.look,
             before_claim=self._lifecycle.compare_clock,
-        )
+        )  # fmt: skip
         self.jobs = JobQueue(handle, self._worker, watch)
         self._queue_size = QueueSizeReader(self._lifecycle)
         self._turns = Turns(handle, self.jobs, self._worker, strategy)

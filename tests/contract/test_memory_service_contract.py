@@ -295,7 +295,7 @@ def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
     ({"hippocampus": {"importance": True}}, "importance"),
     ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
     ({"hippocampus": {"wait": "yes"}}, "wait must be True or False"),
-    ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, strategy, timezone, ttl, wait.*tags"),
+    ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, strategy, timezone, ttl.*tags"),
     ({"hippocampus": "on"}, "a dict of importance, kind, strategy, timezone, ttl, wait"),
 )  # fmt: skip
 async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(metadata, complaint, service):
