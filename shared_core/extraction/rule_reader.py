@@ -226,13 +226,14 @@ def without_contested(drafts: Iterable[FactDraft]) -> list[FactDraft]:
     values = {(one.value.casefold(), one.subject) for one in ruled}
     best: dict[tuple[str, str], FactDraft] = {}
     for one in sorted(found, key=lambda one: (is_proposed(one), -one.confidence)):
-        if one.functional and one.operation == "assert":
+        if one.functional and one.operation == "assert" and one.valid_until is None:
             best.setdefault((one.slot, one.subject), one)
 
     def contested(draft: FactDraft) -> bool:
         if (draft.value.casefold(), draft.subject) in values:
             return True
-        return draft.operation == "assert" and best.get((draft.slot, draft.subject), draft) != draft
+        first = best.get((draft.slot, draft.subject), draft)
+        return draft.operation == "assert" and draft != first
 
     return [one for one in found if not is_proposed(one) or not contested(one)]
 
@@ -306,7 +307,7 @@ def stated_clauses(
         past = past_statement(typed.text, lang, said_at)
         if past and not any(clause_facts(past.present, lang, "")):
             past = None
-        if not past and not CODE.search(sentence):
+        if not CODE.search(sentence):
             reading.sentences.append((sentence, lang))
         yield StatedClause(text="", original="", language=lang, typed=typed)
         parts = list(clauses(typed.text, rules))

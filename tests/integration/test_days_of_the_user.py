@@ -82,6 +82,7 @@ PASTS = (
     ("以前住北京 今年三月搬到成都了", "北京", "2026-03-01", "成都"),
     ("2013到2019年我人在株洲,往后一直定居昆明。", "株洲", "2019-01-01", "昆明"),
     ("I used to work for Nokia, but since 2020 I'm with Sony.", "Nokia", "2020-01-01", "Sony"),
+    ("我之前在腾讯上班，去年五月跳到字节了", "腾讯", "2025-05-01", "字节"),
     ("I used to date Anna but we split up in June.", "Anna", "2026-06-01", None),
     ("以前养过一只猫，去年走了", "一只猫", "2025-01-01", None),
     ("I used to smoke but quit in March.", "smoke", "2026-03-01", None),
