@@ -34,6 +34,7 @@ from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rule
 from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import TypedText, as_read, typed_names
+from shared_core.nlp.vouching import bar_of, is_vouched
 
 RULES_VERSION: Final = "rules-v5"
 PLAN: Final = "plan"
@@ -262,14 +263,16 @@ def just_given() -> deque[str]:
 class StatedClause:
     """A clause in which the user may state something; an empty one starts a sentence.
 
-    text: as the patterns read it, without lead-in. original: with it. typed: its sentence. only:
-    ids of the patterns that may read it, () for all.
+    text: as the patterns read it, without lead-in. original: with it. typed: its sentence. around:
+    that sentence, with the ones before and after it. only: ids of the patterns that may read it, ()
+    for all.
     """
 
     text: str
     original: str
     language: Language
     typed: TypedText
+    around: str = ""
     only: Collection[str] = ()
 
 
@@ -300,6 +303,7 @@ def stated_clauses(
             continue
         if not CODE.search(sentence):
             reading.sentences.append((sentence, lang))
+        around = " ".join(one for one, _ in found[max(place - 1, 0) : place + 2])
         yield StatedClause(text="", original="", language=lang, typed=typed)
         parts = list(clauses(typed.text, rules))
         to_the_end: Guard | None = None
@@ -314,7 +318,12 @@ def stated_clauses(
                 discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
                 break
             yield StatedClause(
-                text=clause, original=original, language=lang, typed=typed, only=only or ()
+                text=clause,
+                original=original,
+                language=lang,
+                typed=typed,
+                around=around,
+                only=only or (),
             )
         if to_the_end:
             reading.sentences = [one for one in reading.sentences if one[0] != sentence]
@@ -379,8 +388,24 @@ def read_clause(
         complete=resolved.complete and not stated.only,
         needs=needs,
         people=people,
-        facts=tuple(as_typed(draft, stated.typed, discourse.letters) for draft in dated),
+        facts=tuple(
+            draft
+            for one in dated
+            if is_own_word(draft := as_typed(one, stated.typed, discourse.letters), stated)
+        ),
     )
+
+
+def is_own_word(draft: FactDraft, stated: StatedClause) -> bool:
+    """Tell whether the user vouches for the value of a fact; for an implied value, they do."""
+    sentence = stated.around.find(stated.original.strip())
+    start = stated.around.casefold().find(draft.value.casefold(), max(sentence, 0))
+    if not draft.value or start < 0:
+        return True
+    bar = bar_of(draft.slot, "low") if draft.operation == "assert" else "low"
+    of_other = draft.slot.startswith("relation.")
+    end = start + len(draft.value)
+    return is_vouched(stated.around, start, end, draft.language, bar, of_other=of_other)
 
 
 def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:

@@ -26,6 +26,7 @@ from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
+from shared_core.nlp.vouching import bar_of, is_vouched
 
 if TYPE_CHECKING:
     from shared_core.extraction.span_tagger import TaggedSpan
@@ -143,12 +144,27 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
     rules = load_reader_rules(lang)
     found = []
     for one in joined(tagged.spans, text):
+        if not is_own_word(text, one, lang):
+            continue
         if one.slot == KIN or one.sure >= rules.slot_floor:
             found.append(one)
         elif one.value * tagged.gate >= rules.value_floor:
             note = "kin_note" if load_tags()[one.slot].of_kin else "note"
             found.append(replace(one, slot=note, sure=one.value))
-    return ReaderSpans(spans=tuple(found), ended=tagged.ended)
+    ended = tuple(one for one in tagged.ended if is_own_word(text, one, lang, is_over=True))
+    return ReaderSpans(spans=tuple(found), ended=ended)
+
+
+def is_own_word(text: str, span: TaggedSpan, lang: Language, *, is_over: bool = False) -> bool:
+    """Tell whether the user vouches for a span: what others say, and what is feared, is nobody's.
+
+    A word for a relative says nothing yet, and an instruction is the user's, however it is put.
+    """
+    tag = load_tags().get(span.slot)
+    if tag is None or span.slot == KIN:
+        return True
+    bar = "low" if is_over or tag.slot == RULE else bar_of(tag.slot, "usual")
+    return is_vouched(text, span.start, span.end, lang, bar, of_other=tag.of_kin)
 
 
 def proposed_facts(
