@@ -34,11 +34,12 @@ from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rule
 from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import TypedText, as_read, typed_names
-from shared_core.nlp.vouching import bar_of, is_vouched
+from shared_core.nlp.vouching import Bar, is_vouched, of_health
 
 RULES_VERSION: Final = "rules-v5"
 PLAN: Final = "plan"
 NOTE: Final = "note"
+PET_KIND: Final = "pet_kind"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -187,7 +188,8 @@ def propose(
                 continue
             around = proposal.of_kin if proposal.kin else sentence
             about = about_whom(draft, around, lang, discourse)
-            if attribute_of(draft.slot) == NOTE and (
+            of_kin = load_rules(lang).kin_mention.match(sentence)
+            if (attribute_of(draft.slot) == NOTE and (draft.slot != NOTE or not of_kin)) and (
                 SOON.search(sentence) or lapses_at(sentence, event.occurred_at)
             ):
                 about = as_plan(about)
@@ -197,13 +199,16 @@ def propose(
 
 
 def is_read(draft: FactDraft, sentence: str, facts: Collection[FactDraft]) -> bool:
-    """Tell whether rules read the sentence of a note, or the words of a retraction."""
+    """Tell whether rules read the sentence of a note, a retraction's words, or a pet's name."""
     if attribute_of(draft.slot) == NOTE:
         said = sentence.casefold()
         return any(one.value and one.value.casefold() in said for one in facts)
+    words = draft.value.casefold()
+    if draft.slot == PET_KIND and draft.operation == "assert":
+        kinds = {one for word, one in load_rules(draft.language).kin.items() if word in words}
+        return any(one.slot.removeprefix("relation.") in kinds for one in facts)
     if draft.operation != "retract":
         return False
-    words = draft.value.casefold()
     return any(words in f"{one.subject} {one.value}".casefold() for one in facts) or any(
         one.operation == "retract" for one in facts
     )
@@ -402,7 +407,7 @@ def is_own_word(draft: FactDraft, stated: StatedClause) -> bool:
     start = stated.around.casefold().find(draft.value.casefold(), max(sentence, 0))
     if not draft.value or start < 0:
         return True
-    bar = bar_of(draft.slot, "low") if draft.operation == "assert" else "low"
+    bar: Bar = "stated" if draft.operation == "assert" and of_health(draft.slot) else "low"
     of_other = draft.slot.startswith("relation.")
     end = start + len(draft.value)
     return is_vouched(stated.around, start, end, draft.language, bar, of_other=of_other)

@@ -23,8 +23,12 @@ from shared_core.nlp.text import HAN, Language
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Bar = Literal["strict", "usual", "low"]
-"""How sure a value must be vouched for: of health, of the trained reader, of the rules."""
+Bar = Literal["strict", "stated", "usual", "low"]
+"""How sure a value must be vouched for.
+
+strict, stated: values of health, which the trained reader or a rule reads; a rule knows itself what
+a clause denies. usual: other values of the trained reader. low: of the rules, and ends.
+"""
 
 BUCKETS: Final = 1 << 17
 STRICT_SLOTS: Final = frozenset(["allergy", "health", "medication", "trait"])
@@ -33,8 +37,10 @@ MAX_CONTEXT: Final = 400
 """Maximum number of characters read on each side of a value."""
 MAX_TOKENS: Final = 60
 LONGEST_NGRAM: Final[dict[Language, int]] = {"en": 3, "zh": 4}
-STRICT_OWN: Final = 0.5
+STRICT_OWN: Final = 0.45
 """Least chance that the user says a value of health of themself, now."""
+STATED_OTHER: Final = 0.3
+"""Chance of being somebody else's from which a rule's value of health is refused."""
 USUAL_VOID: Final = 0.6
 LOW_VOID: Final = 0.85
 """Chances of being nobody's from which a value is refused, by bar."""
@@ -43,7 +49,7 @@ USUAL_OTHER: Final = 0.8
 _TOKEN: Final = re.compile(
     rf"[{HAN}]|[^\W\d_{HAN}]+(?:['’][^\W\d_{HAN}]+)*|\d+|[,，、.。!！?？:：;；…\"“”'()（）\n]"
 )
-_MARKS: Final = str.maketrans("，、。！？：；“”（）…\n’", ",,.!?:;\"\"()..'")
+_MARKS: Final = str.maketrans("，、。！？：；“”（）…\n’", ',,.!?:;""()..\'')
 _STOPS: Final = frozenset(".!?;")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s|(?<=[。！？；;])|\n")
 _CLAUSE: Final[dict[Language, re.Pattern[str]]] = {
@@ -86,6 +92,7 @@ class VouchingRules:
     confirms: re.Pattern[str]
     denies: re.Pattern[str]
     likens: re.Pattern[str]
+    cleft: re.Pattern[str]
 
 
 @lru_cache
@@ -96,9 +103,9 @@ def load_vouching_rules(language: Language) -> VouchingRules:
     return VouchingRules(**{name: re.compile(source[name], re.IGNORECASE) for name in names})
 
 
-def bar_of(slot: str, otherwise: Bar) -> Bar:
-    """Return the bar for a value of a slot."""
-    return "strict" if slot.rpartition(".")[2] in STRICT_SLOTS else otherwise
+def of_health(slot: str) -> bool:
+    """Tell whether the values of a slot are held to the strict bars, also those of relatives."""
+    return slot.rpartition(".")[2] in STRICT_SLOTS
 
 
 def is_vouched(
@@ -109,32 +116,49 @@ def is_vouched(
     of_other: the words are kept as a fact about somebody else. Every bar but the strict one lets
     pass what is in doubt.
     """
-    if bar == "strict" and not is_plain(text, start, end, lang):
+    if bar in ("strict", "stated") and not is_plain(text, start, end, lang, bar):
         return False
+    if bar == "stated" and is_negated(text, start, end, lang):
+        return True
     if bar == "usual" and is_embedded(text, start, end, lang, reach="clause"):
         return False
     found = voucher(text, start, end, lang)
     if bar == "low":
         return found.void < LOW_VOID
-    if bar == "usual" or of_other:
-        return found.void < USUAL_VOID and (of_other or found.other < USUAL_OTHER)
+    if bar != "strict" or of_other:
+        most = STATED_OTHER if bar == "stated" else USUAL_OTHER
+        return found.void < USUAL_VOID and (of_other or found.other < most)
     return found.own >= STRICT_OWN
 
 
-def is_plain(text: str, start: int, end: int, lang: Language) -> bool:
+def is_plain(text: str, start: int, end: int, lang: Language, bar: Bar) -> bool:
     """Tell whether nothing embeds, negates, asks, denies or likens the words text[start:end]."""
     rules = load_vouching_rules(lang)
     sentence, at, stop = _sentence_around(text, start, end)
     clause = _CLAUSE[lang].split(sentence[:at])[-1]
     if is_embedded(text, start, end, lang) or rules.likens.fullmatch(text[start:end].strip()):
         return False
-    if rules.negates.search(clause) and not rules.own.search(clause):
+    if bar == "strict" and is_negated(text, start, end, lang):
         return False
-    asked = clause if lang == "en" else clause + text[start:end] + _CLAUSE[lang].split(sentence[stop:])[0]
+    asked = (
+        clause
+        if lang == "en"
+        else clause + text[start:end] + _CLAUSE[lang].split(sentence[stop:])[0]
+    )
     if rules.asks.search(asked) and "my" not in asked.lower().split():
+        return False
+    if rules.cleft.match(sentence[at:]):
         return False
     behind = sentence[stop:]
     return not rules.denies.search(behind) or bool(rules.confirms.search(behind))
+
+
+def is_negated(text: str, start: int, end: int, lang: Language) -> bool:
+    """Tell whether a negation stands before words in their clause."""
+    rules = load_vouching_rules(lang)
+    sentence, at, _ = _sentence_around(text, start, end)
+    clause = _CLAUSE[lang].split(sentence[:at])[-1]
+    return bool(rules.negates.search(rules.own.sub(" ", clause)))
 
 
 def is_embedded(
