@@ -35,10 +35,12 @@ from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rule
 from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import TypedText, as_read, typed_names
+from shared_core.nlp.vouching import Bar, is_vouched, of_health
 
 RULES_VERSION: Final = "rules-v5"
 PLAN: Final = "plan"
 NOTE: Final = "note"
+PET_KIND: Final = "pet_kind"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -187,7 +189,8 @@ def propose(
                 continue
             around = proposal.of_kin if proposal.kin else sentence
             about = about_whom(draft, around, lang, discourse)
-            if attribute_of(draft.slot) == NOTE and (
+            of_kin = load_rules(lang).kin_mention.match(sentence)
+            if (attribute_of(draft.slot) == NOTE and (draft.slot != NOTE or not of_kin)) and (
                 SOON.search(sentence) or lapses_at(sentence, event.occurred_at)
             ):
                 about = as_plan(about)
@@ -197,13 +200,16 @@ def propose(
 
 
 def is_read(draft: FactDraft, sentence: str, facts: Collection[FactDraft]) -> bool:
-    """Tell whether rules read the sentence of a note, or the words of a retraction."""
+    """Tell whether rules read the sentence of a note, a retraction's words, or a pet's name."""
     if attribute_of(draft.slot) == NOTE:
         said = sentence.casefold()
         return any(one.value and one.value.casefold() in said for one in facts)
+    words = draft.value.casefold()
+    if draft.slot == PET_KIND and draft.operation == "assert":
+        kinds = {one for word, one in load_rules(draft.language).kin.items() if word in words}
+        return any(one.slot.removeprefix("relation.") in kinds for one in facts)
     if draft.operation != "retract":
         return False
-    words = draft.value.casefold()
     return any(words in f"{one.subject} {one.value}".casefold() for one in facts) or any(
         one.operation == "retract" for one in facts
     )
@@ -264,15 +270,17 @@ def just_given() -> deque[str]:
 class StatedClause:
     """A clause in which the user may state something; an empty one starts a sentence.
 
-    text: as the patterns read it, without lead-in. original: with it. typed: its sentence. only:
-    ids of the patterns that may read it, () for all. past: what the sentence tells as over. since:
-    when what the clause tells of began, unless it says so itself.
+    text: as the patterns read it, without lead-in. original: with it. typed: its sentence. around:
+    that sentence, with the ones before and after it. only: ids of the patterns that may read it, ()
+    for all. past: what the sentence tells as over. since: when what the clause tells of began,
+    unless it says so itself.
     """
 
     text: str
     original: str
     language: Language
     typed: TypedText
+    around: str = ""
     only: Collection[str] = ()
     past: PastStatement | None = None
     since: datetime | None = None
@@ -309,12 +317,14 @@ def stated_clauses(
             past = None
         if not CODE.search(sentence):
             reading.sentences.append((sentence, lang))
+        around = " ".join(one for one, _ in found[max(place - 1, 0) : place + 2])
         yield StatedClause(text="", original="", language=lang, typed=typed)
         parts = list(clauses(typed.text, rules))
         if past:
             yield StatedClause(
-                text=past.present, original=past.present, language=lang, typed=typed, past=past
-            )
+                text=past.present, original=past.present, language=lang, typed=typed, around=around,
+                past=past,
+            )  # fmt: skip
             parts = [(one, past.shown) for one, _ in clauses(past.rest, rules)]
             since = past.until if past.follows else None
         to_the_end: Guard | None = None
@@ -329,8 +339,8 @@ def stated_clauses(
                 discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
                 break
             yield StatedClause(
-                text=clause, original=original, language=lang, typed=typed, only=only or (),
-                since=since,
+                text=clause, original=original, language=lang, typed=typed, around=around,
+                only=only or (), since=since,
             )  # fmt: skip
         if to_the_end:
             reading.sentences = [one for one in reading.sentences if one[0] != sentence]
@@ -402,7 +412,11 @@ def read_clause(
         complete=resolved.complete and not stated.only,
         needs=needs,
         people=people,
-        facts=tuple(as_typed(draft, stated.typed, discourse.letters) for draft in dated),
+        facts=tuple(
+            draft
+            for one in dated
+            if is_own_word(draft := as_typed(one, stated.typed, discourse.letters), stated)
+        ),
     )
 
 
@@ -414,6 +428,18 @@ def past_facts(facts: Sequence[FactDraft], past: PastStatement) -> list[FactDraf
         for draft in facts
         if draft.operation == "assert" and attribute_of(draft.slot) not in (PLAN, NOTE)
     ]
+
+
+def is_own_word(draft: FactDraft, stated: StatedClause) -> bool:
+    """Tell whether the user vouches for the value of a fact; for an implied value, they do."""
+    sentence = stated.around.find(stated.original.strip())
+    start = stated.around.casefold().find(draft.value.casefold(), max(sentence, 0))
+    if not draft.value or start < 0:
+        return True
+    bar: Bar = "stated" if draft.operation == "assert" and of_health(draft.slot) else "low"
+    of_other = draft.slot.startswith("relation.")
+    end = start + len(draft.value)
+    return is_vouched(stated.around, start, end, draft.language, bar, of_other=of_other)
 
 
 def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:

@@ -26,6 +26,7 @@ from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
+from shared_core.nlp.vouching import Bar, is_vouched, of_health
 from shared_core.nlp.whole_values import is_whole, whole_span
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ WHOLES: Final = {"name": "whole_name", "age": "whole_age"}
 LONGEST_TIME: Final = 4
 """Maximum characters of a time that are read after the words."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
+BEFORE_PLACE: Final = re.compile(r"^[在到于從从](?=..)")
 POSSESSOR: Final = re.compile(r"['’]s |.的.")
 POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$|[他她它你您](?:们|們)?家?$")
 """What stands before the relative of somebody else: "my sister's husband", 她老公."""
@@ -143,12 +145,29 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
     rules = load_reader_rules(lang)
     found = []
     for one in joined(tagged.spans, text):
+        if not is_own_word(text, one, lang):
+            continue
         if one.slot == KIN or one.sure >= rules.slot_floor:
             found.append(one)
         elif one.value * tagged.gate >= rules.value_floor:
             note = "kin_note" if load_tags()[one.slot].of_kin else "note"
             found.append(replace(one, slot=note, sure=one.value))
-    return ReaderSpans(spans=tuple(found), ended=tagged.ended)
+    ended = tuple(one for one in tagged.ended if is_own_word(text, one, lang, is_over=True))
+    return ReaderSpans(spans=tuple(found), ended=ended)
+
+
+def is_own_word(text: str, span: TaggedSpan, lang: Language, *, is_over: bool = False) -> bool:
+    """Tell whether the user vouches for a span: what others say, and what is feared, is nobody's.
+
+    A word for a relative says nothing yet, and an instruction is the user's, however it is put.
+    """
+    tag = load_tags().get(span.slot)
+    if tag is None or span.slot == KIN:
+        return True
+    bar: Bar = "strict" if of_health(tag.slot) else "usual"
+    if is_over or tag.slot == RULE or quits_before(text, span, tag, lang):
+        bar = "low"
+    return is_vouched(text, span.start, span.end, lang, bar, of_other=tag.of_kin)
 
 
 def proposed_facts(
@@ -188,9 +207,7 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
     text, lang = passage.text, passage.language
     kin, begin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ("", 0)
     clause = clause_around(text, span)
-    quits = load_reader_rules(lang).words["quits"]
-    may_quit = tag.slot.rpartition(".")[2] not in (RULE, "dislike")
-    is_over = span in read.ended or (may_quit and bool(quits.search(text[: span.start])))
+    is_over = span in read.ended or quits_before(text, span, tag, lang)
     if span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang):
         tag = load_tags()[NOTE]
     return Proposal(
@@ -205,6 +222,12 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
         of_kin=text[begin:],
         is_over=is_over,
     )
+
+
+def quits_before(text: str, span: TaggedSpan, tag: Tag, lang: Language) -> bool:
+    """Tell whether the words before a span say that it is over: "stopped taking lexapro"."""
+    may_quit = tag.slot.rpartition(".")[2] not in (RULE, "dislike")
+    return may_quit and bool(load_reader_rules(lang).words["quits"].search(text[: span.start]))
 
 
 def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[FactDraft]:
@@ -249,7 +272,8 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
     start, end = whole_span(WHOLES.get(tag.shape, "number"), text, start, end, lang)
     if not is_whole(tag.slot, text, start, end, lang):
         return ""
-    return PARTICLE.sub("", text[start:end].strip(TRAILING))
+    words = PARTICLE.sub("", text[start:end].strip(TRAILING))
+    return BEFORE_PLACE.sub("", words) if tag.shape == "place" else words
 
 
 def name_end(text: str, start: int, end: int, rules: RuleSet) -> int:

@@ -27,7 +27,7 @@ from shared_core.core.domain import (
 )
 from shared_core.extraction.rule_reader import PLAN, guarded, pattern_of
 from shared_core.extraction.trained_reader import is_note, is_proposed, is_proposed_end
-from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
+from shared_core.knowledge.clause_changes import NUMBER, Change, ClauseReader, SaidClause, is_place
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
@@ -41,6 +41,7 @@ from shared_core.nlp.rules.revision import load_revision_rules, load_revision_ta
 from shared_core.nlp.slots import RELATION, is_name_slot, slot_of
 from shared_core.nlp.text import Language, is_question, language, normalised, place_of
 from shared_core.nlp.typed_text import as_meant
+from shared_core.nlp.vouching import is_embedded
 
 END_CONFIDENCE: Final = 0.8
 DOUBT_CONFIDENCE: Final = 0.5
@@ -210,6 +211,8 @@ class Revision:
         told_of: set[str] = set()
         for clause in _clauses(event.text, self._reader):
             for change in self._reader.changes(clause):
+                if not _is_own_word(clause, change):
+                    continue
                 told_of |= {change.fact.subject} if change.fact else set()
                 if change.fact is not None and key_of(change.fact) in stated:
                     continue
@@ -379,6 +382,15 @@ def _sentence_clauses(
         )
 
 
+def _is_own_word(clause: SaidClause, change: Change) -> bool:
+    """Tell whether the user says a change themself: "everyone assumed I left Acme" ends nothing."""
+    value = change.value or (change.fact.value if change.fact else "")
+    at = clause.sentence.casefold().find(value.casefold()) if value else -1
+    if at < 0 or clause.hedged:
+        return True
+    return not is_embedded(clause.sentence, at, at + len(value), clause.language, reach="clause")
+
+
 def _ended_by(draft: FactDraft, held: HeldIndex) -> list[HeldFact]:
     """Return the held facts that a draft ends."""
     if draft.operation != "retract":
@@ -497,6 +509,11 @@ def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str
         for boss in held.people(sorted(tables.people["bosses"])):
             yield "revise.falls.job", boss
             yield from (("revise.falls.person", one) for one in held.attributes(boss))
+    if relation_of(gone) in tables.people["pets"]:
+        for one in held.of_slot("pet_kind"):
+            kinds = {tables.pets[word] for word in tables.pets if word in one.value.casefold()}
+            if kinds == {relation_of(gone)} and not NUMBER.search(one.value):
+                yield "revise.falls.pet", one
     if relation_of(gone) and relation_of(gone) not in tables.people["acquaintances"]:
         yield from (("revise.falls.person", one) for one in held.attributes(gone))
     if pattern.endswith(SPLIT) and relation_of(gone) in tables.people["partners"]:

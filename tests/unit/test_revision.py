@@ -72,6 +72,7 @@ ENDS = [
     ("en.life.buried", "relation.dog", "Rex", "we buried Rex yesterday"),
     ("en.pet.goodbye", "relation.dog", "Rex", "we had to say goodbye to Rex"),
     ("en.pet.was-put-down", "relation.dog", "Rex", "Rex was put to sleep yesterday"),
+    ("en.pet.lost", "relation.cat", "Mog", "Mog ran away in May and never came back"),
     ("en.pet.put-down", "relation.dog", "Rex", "we had to put Rex down"),
     ("en.life.lost-to", "relation.dog", "Rex", "we lost Rex to cancer"),
     ("en.love.split", "relation.wife", "Anna", "Anna and I got divorced"),

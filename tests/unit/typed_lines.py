@@ -128,7 +128,7 @@ CHINESE = with_slots([
     ("zh.allergy.to", "我对猫毛其实轻微过敏", "猫毛"),
     ("zh.dislike.topic", "香菜我从来不吃", "香菜"), ("zh.dislike.quit", "我把奶茶戒了", "奶茶"),
     ("zh.dislike.quit-it", "我戒掉咖啡了", "咖啡"),
-    ("zh.dislike.abstinence", "戒烟第100天！", "烟"),
+    ("zh.trait.abstinence", "戒烟第100天！", "戒烟"),
     ("zh.dislike.doctor", "医生说我不能再喝酒了", "酒"),
     ("zh.dislike.doctor-quit", "医生让我把咖啡戒了", "咖啡"),
     ("zh.health.injury", "我打球把右边膝盖扭了", "右边膝盖扭"),
