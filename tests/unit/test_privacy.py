@@ -144,36 +144,26 @@ def test_what_only_looks_like_a_secret_stays(text):
 
 
 TOLD = [
-    ("the office alarm is 8817#", "8817#"),
-    ("my voicemail pin, 2290, keeps failing", "2290"),
+    ("the office alarm is 8817#", "8817#"), ("my voicemail pin, 2290, keeps failing", "2290"),
     ("the gate code for the cabin, 90417, changes monthly", "90417"),
     ("my new netflix password is the dog's name plus 77: Rufus77", "Rufus77"),
     ("wifi here: mossgarden / 4tulips!", "4tulips!"),
     ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
-    ("健身房柜子密码老忘 记一下 3816", "3816"),
-    ("刚换了门锁 密码六个八", "六个八"),
+    ("健身房柜子密码老忘 记一下 3816", "3816"), ("刚换了门锁 密码六个八", "六个八"),
     ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
     ("grandad's strongbox is on 18-36-4, i think", "18-36-4"),
     ("it's double four nine one for the lockbox, soup is in the fridge", "double four nine one"),
     ("my steam acc got hacked, pw was xXlemonlord42Xx", "xXlemonlord42Xx"),
-    ("房东说单元门按 2480 星号", "2480"),
-    ("行李箱好像是 051 吧 反正试了能开", "051"),
-]
+    ("房东说单元门按 2480 星号", "2480"), ("行李箱好像是 051 吧 反正试了能开", "051"),
+]  # fmt: skip
 MEANT = [
-    "the office alarm cost 88 euros",
-    "my locker is number 212 and the door sticks",
-    "gate 14 closes at 17:40",
-    "the password needs 12 characters and 2 numbers",
-    "netflix went up to £10.99 a month",
-    "the code to my flat changed again and nobody told me",
-    "error 0x80070005 when i log in",
-    "健身房柜子 3816 块 太贵了",
-    "刚换了门锁 花了八百",
-    "验证码等了10分钟还没到",
-    "密码输错5次会锁多久",
-    "门牌号17-2-601 帮我写个指路",
+    "the office alarm cost 88 euros", "my locker is number 212 and the door sticks",
+    "gate 14 closes at 17:40", "the password needs 12 characters and 2 numbers",
+    "netflix went up to £10.99 a month", "the code to my flat changed again and nobody told me",
+    "error 0x80070005 when i log in", "健身房柜子 3816 块 太贵了", "刚换了门锁 花了八百",
+    "验证码等了10分钟还没到", "密码输错5次会锁多久", "门牌号17-2-601 帮我写个指路",
     "快递单号73019284461",
-]
+]  # fmt: skip
 
 
 @every_case(*TOLD)
