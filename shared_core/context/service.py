@@ -69,8 +69,7 @@ async def context_window(
     async def history() -> CountedTurns:
         """Return the counted turns. Counting runs while recall waits for the database."""
         events = await storage.events.thread_history(scope, thread, turns, as_of)
-        redacted = map(handle.sanitizer.shown, _within_reach(events, assembler))
-        return assembler.counted([*redacted])
+        return assembler.counted(handle.sanitizer.shown(_within_reach(events, assembler)))
 
     hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),

@@ -61,6 +61,7 @@ from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speake
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.runs import Fact
+from shared_core.privacy.sanitizing import TURNS_BEFORE, asks_before
 from shared_core.recall.query import RecallOptions
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Conversations:
         self._options.check()  # before anything is stored
         await self._handle.storage()
         began = time.perf_counter()
-        turn, once = self._turn(text, event_id), event_id is not None
+        turn, once = await self._turn(scope, text, event_id), event_id is not None
         heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
         found = await self._find(
             scope, text, heard, heard.session.events, embedded,
@@ -298,9 +299,9 @@ class Conversations:
     async def add(self, scope: Scope, event: Event | str) -> Session:
         """Append an event, or a text of the user, to the active session; return the session."""
         if isinstance(event, Event):
-            turn = self._handle.sanitizer.event(checked_event(event))
+            turn = await self._storable(scope, checked_event(event))
         else:
-            turn = self._turn(checked_input(event))
+            turn = await self._turn(scope, checked_input(event))
         return (await self.hear(scope, turn)).session
 
     async def events(self, scope: Scope, limit: int) -> Sequence[Event]:
@@ -360,12 +361,18 @@ class Conversations:
         """Return an id for a new session."""
         return ThreadId(f"{CONVERSATION}{uuid7()}")
 
-    def _turn(self, text: str, event_id: str | None = None) -> Event:
+    async def _turn(self, scope: Scope, text: str, event_id: str | None = None) -> Event:
         event = Event(
             event_id=event_id or str(uuid7()), author="user", role="user", text=text,
             occurred_at=self._clock(),
         )  # fmt: skip
-        return self._handle.sanitizer.event(event)
+        return await self._storable(scope, event)
+
+    async def _storable(self, scope: Scope, event: Event) -> Event:
+        """Return a turn as it may be stored. An earlier turn may name what its value opens."""
+        earlier = await self.events(scope, TURNS_BEFORE) if asks_before([event]) else []
+        [turn] = self._handle.sanitizer.events([event], earlier)
+        return turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

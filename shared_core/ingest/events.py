@@ -40,7 +40,13 @@ from shared_core.ports.events import EventRow, KnownTurn
 from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, Storage
-from shared_core.privacy.sanitizing import Intake, is_small_talk, off_loop
+from shared_core.privacy.sanitizing import (
+    TURNS_BEFORE,
+    Intake,
+    asks_before,
+    is_small_talk,
+    off_loop,
+)
 
 
 def known_beginning(stored: Sequence[Event], history: Sequence[Event]) -> int:
@@ -108,6 +114,8 @@ def _up_to_a_branch(old: _Turns, new: _Turns) -> int:
 UNCHECKED_TURNS = 16
 """Maximum number of turns sent without a query for the known ones."""
 
+MOST_BEFORE = 200
+"""Number of last turns among which the ones before a turn that is sent again are looked for."""
 SPARE_TURNS = 50
 """Number of stored turns read in addition to the length of a history."""
 
@@ -143,8 +151,9 @@ async def append_events(
     scope_path(scope)
     check_thread(thread_id)
     given = [checked_event(event) for event in listed(events, "events", "[Event(...)]")]
+    earlier = await turns_before(storage, scope, thread_id, given)
     texts = (event.text for event in given)
-    turns: Sequence[Event] = await off_loop(texts, lambda: [*map(intake.event, given)])
+    turns: Sequence[Event] = await off_loop(texts, lambda: intake.events(given, earlier))
     answers = _answers(turns)
     if history and may_be_known(turns):
         turns = await _new_of_history(storage, scope, thread_id, turns)
@@ -222,9 +231,22 @@ async def edit_thread(
     return await storage.transact(scope_path(scope), partial(edit_turns, edit))
 
 
+async def turns_before(
+    storage: Storage, scope: Scope, thread_id: ThreadId, given: Sequence[Event]
+) -> Sequence[Event]:
+    """Return the last stored turns of a thread if they may name what a new bare value opens."""
+    if not asks_before(given):
+        return ()
+    ids = {event.event_id for event in given}
+    stored = await storage.events.thread_history(scope, thread_id, MOST_BEFORE)
+    # A turn that is sent again is masked as it was: by the turns before it, not by the last ones.
+    place = next((at for at, turn in enumerate(stored) if turn.event_id in ids), len(stored))
+    return stored[max(0, place - TURNS_BEFORE) : place]
+
+
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
     """Return the rows of turns, known or not: the storage skips known ones."""
-    turns = [intake.event(checked_event(event)) for event in events]
+    turns = intake.events(map(checked_event, events))
     answers = _answers(turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
     return [

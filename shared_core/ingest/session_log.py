@@ -13,6 +13,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, scope_path, storable, to_path
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ingest.events import turns_before
 from shared_core.lifecycle import Handle
 from shared_core.policies.erasing import close_session
 from shared_core.policies.session_logs import (
@@ -117,9 +118,12 @@ class SessionLogs:
         if not are_storable(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
-        logged = partial(self._handle.sanitizer.logged, event, payload)
+        storage, sanitizer = await self._handle.storage(), self._handle.sanitizer
+        earlier: Sequence[Event] = ()
+        if sanitizer.privacy.session_logs:
+            earlier = await turns_before(storage, scope, ThreadId(session_id), [event])
+        logged = partial(sanitizer.logged, event, payload, earlier)
         event, payload = await off_loop([payload], logged)
-        storage = await self._handle.storage()
         done = await storage.session_logs.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen
         )

@@ -1,8 +1,8 @@
 """Find secrets and personal numbers by form and checksum, and mask them or drop the text. Pure.
 
 Text is redacted before it is stored or embedded, so no table, index, prompt or log holds a masked
-secret. Each kind can be kept, masked, or make the whole text be dropped. A secret without a form
-(in plain words) is not found.
+secret. Each kind can be kept, masked, or make the whole text be dropped. A secret without a form is
+found by the words around it (told_secrets).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from shared_core.privacy.spoken_secrets import (
     is_password,
     span_at,
 )
+from shared_core.privacy.told_secrets import told_secrets
 
 Mode = Literal["off", "mask", "drop"]
 
@@ -192,6 +193,10 @@ _HINTED: Final = {
 """Pattern of the hints of each kind, for a lower-case text."""
 KINDS: Final = tuple(_KINDS)
 """All kinds, in the order they are searched."""
+TOLD: Final = "password"
+"""The kind of a secret that is told in passing, once the forms of all kinds have been searched."""
+ROUNDS: Final = 8
+"""Maximum number of times that a text is searched for secrets told in passing."""
 UNMISTAKABLE: Final = frozenset({"private_key", "api_key", "jwt", "url_password"})
 """Kinds that nothing else looks like. A long number, in contrast, may be some id."""
 
@@ -209,10 +214,11 @@ class PrivacyPolicy:
     )
     session_logs: bool = False
 
-    def redact(self, text: str, kinds: Collection[str] = KINDS) -> Redaction:
+    def redact(self, text: str, kinds: Collection[str] = KINDS, before: str = "") -> Redaction:
         """Return the text with "[REDACTED: kind]" for each masked secret of these kinds.
 
-        Redacting twice changes nothing more.
+        Redacting twice changes nothing more. before: the message before the text, which may name
+        what a value opens.
         """
         found: list[str] = []
         low = _narrow(text).lower()
@@ -223,6 +229,10 @@ class PrivacyPolicy:
             if len(kept) > 1:
                 found.append(name)
                 text = "".join(kept)
+        if self.modes[TOLD] != "off" and TOLD in kinds:
+            shown_text = _without_told(text, before)
+            found += [TOLD] if shown_text != text and TOLD not in found else []
+            text = shown_text
         dropped = any(self.modes[name] == "drop" for name in found)
         return Redaction(text="" if dropped else text, found=tuple(found), dropped=dropped)
 
@@ -236,9 +246,9 @@ class PrivacyPolicy:
             return [self.redact_value(part, kinds) for part in value]
         return value
 
-    def marked(self, text: str, kinds: Collection[str] = KINDS) -> str:
+    def marked(self, text: str, kinds: Collection[str] = KINDS, before: str = "") -> str:
         """Return the redacted text, or only the mark for a dropped one."""
-        done = self.redact(text, kinds)
+        done = self.redact(text, kinds, before)
         return _mark(done.found[0]) if done.dropped else done.text
 
 
@@ -298,6 +308,38 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
         yield _mark(name)
         end = stop
     yield text[end:]
+
+
+def _without_told(text: str, before: str) -> str:
+    """Return a text with marks in the place of the secrets that it tells in passing.
+
+    A value that has one of the forms stays: its kind is off, or its rule has turned it down.
+    """
+    earlier = _narrow(before)
+    for _ in range(ROUNDS):  # a mark may tell what a value beside it is
+        plain = _narrow(text)
+        told = told_secrets(plain, earlier)
+        formed = bytearray(len(plain))
+        for start, stop in _formed(plain) if told else ():
+            formed[start:stop] = b"\1" * (stop - start)
+        kept, end = [], 0
+        for start, stop in told:
+            if not any(formed[start:stop]):
+                kept += [text[end:start], _mark(TOLD)]
+                end = stop
+        if not kept:
+            break
+        text = "".join([*kept, text[end:]])
+    return text
+
+
+def _formed(plain: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has the form of some kind, a secret or not."""
+    low = plain.lower()
+    for name, kind in _KINDS.items():
+        if _HINTED[name].search(low):
+            for match in kind.pattern.finditer(plain):
+                yield match.span(match.lastgroup or 0)
 
 
 def _mark(name: str) -> str:

@@ -18,7 +18,8 @@ from shared_core.core.namespaces import clean_text
 from shared_core.core.time_zones import of_user
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
-from shared_core.privacy.redaction import PrivacyPolicy
+from shared_core.privacy.redaction import KINDS, PrivacyPolicy
+from shared_core.privacy.told_secrets import is_bare_value, may_follow
 
 T = TypeVar("T")
 
@@ -42,7 +43,9 @@ SMALL_TALK: Final = re.compile(
 """A text made only of greetings, thanks and nods."""
 MOST_SMALL_TALK: Final = 80
 """Maximum characters of small talk."""
-LONG_TEXTS: Final = 20_000
+TURNS_BEFORE: Final = 2
+"""Number of turns that may name what a value in the next turn opens."""
+LONG_TEXTS: Final = 2_000
 """Number of characters from which texts are sanitized in a thread."""
 TURNS: Final = 16_384
 """Number of turns for which the cache knows whether they show a secret."""
@@ -64,34 +67,51 @@ class Intake:
         whole = DigestCache("redaction", lambda text: marked(text) == text, TURNS)
         object.__setattr__(self, "_shows_whole", whole)
 
-    def text(self, text: str) -> str:
-        """Return a turn's text as it may be stored, or ""."""
-        return self.privacy.redact(without_memories(clean_text(text)).strip()).text.strip()
+    def text(self, text: str, before: str = "") -> str:
+        """Return a turn's text as it may be stored, or "". before: the turns before it."""
+        bare = without_memories(clean_text(text)).strip()
+        return self.privacy.redact(bare, KINDS, before).text.strip()
 
-    def event(self, event: Event) -> Event:
+    def event(self, event: Event, before: str = "") -> Event:
         """Return a turn as it may be stored."""
         metadata = self._mapping(event.metadata, "event metadata")
         author = self.privacy.marked(clean_text(event.author))
         return replace(
-            event, text=self.text(event.text), author=author, metadata=metadata,
+            event, text=self.text(event.text, before), author=author, metadata=metadata,
             occurred_at=of_user(event.occurred_at, self.zone),
         )  # fmt: skip
 
-    def shown(self, event: Event) -> Event:
-        """Return a turn as a prompt may show it; a session log may hold the original."""
-        text = self.shown_text(event.text)
-        return event if text == event.text else replace(event, text=text)
+    def events(self, events: Iterable[Event], earlier: Sequence[Event] = ()) -> list[Event]:
+        """Return successive turns as they may be stored. earlier: the stored turns before them."""
+        turns = [*earlier]
+        for event in events:
+            turns.append(self.event(event, text_before(turns)))
+        return turns[len(earlier) :]
+
+    def shown(self, events: Iterable[Event]) -> list[Event]:
+        """Return successive turns as a prompt may show them; a session log may hold more."""
+        turns: list[Event] = []
+        for event in events:
+            if may_follow(event.text) and (before := text_before(turns)):
+                text = self.privacy.marked(event.text, KINDS, before)
+            else:
+                text = self.shown_text(event.text)
+            turns.append(event if text == event.text else replace(event, text=text))
+        return turns
 
     def shown_text(self, text: str) -> str:
         """Return the text of a turn as a prompt may show it."""
         return text if self._shows_whole(text) else self.privacy.marked(text)
 
-    def logged(self, event: Event, payload: str) -> tuple[Event, str]:
+    def logged(
+        self, event: Event, payload: str, earlier: Sequence[Event] = ()
+    ) -> tuple[Event, str]:
         """Return an event of a session log, and its JSON, as they may be stored."""
         if not self.privacy.session_logs:
             author = clean_text(event.author)
             return replace(event, text=clean_text(event.text).strip(), author=author), payload
-        return self.event(event), self.payload(payload)
+        before = text_before(earlier)
+        return self.event(event, before), self.payload(payload, before)
 
     def memory(self, memory: NewMemory) -> NewMemory:
         """Return a memory as it may be stored. Raises InvalidInput if the policy drops it."""
@@ -118,28 +138,38 @@ class Intake:
         except RecursionError as error:
             raise InvalidInput(f"{what} contains itself, or is nested too deep") from error
 
-    def payload(self, payload: str) -> str:
+    def payload(self, payload: str, before: str = "") -> str:
         """Return the JSON of a session log event with every "text" in it redacted.
 
         Function calls and state belong to the application and stay.
         """
-        if not self.privacy.redact(payload).found and "\\u" not in payload:
-            return payload
         event = json.loads(payload)
-        masked = self._masked(event)
+        masked = self._masked(event, before=before)
         return payload if masked == event else json.dumps(masked, ensure_ascii=False)
 
-    def _masked(self, value: JsonValue, keys: Collection[str] = ("text",)) -> JsonValue:
+    def _masked(
+        self, value: JsonValue, keys: Collection[str] = ("text",), before: str = ""
+    ) -> JsonValue:
         if isinstance(value, Mapping):
             return {
-                key: self.privacy.marked(part)
+                key: self.privacy.marked(part, KINDS, before)
                 if key in keys and isinstance(part, str)
-                else self._masked(part, keys)
+                else self._masked(part, keys, before)
                 for key, part in value.items()
             }
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [self._masked(part, keys) for part in value]
+            return [self._masked(part, keys, before) for part in value]
         return value
+
+
+def asks_before(events: Sequence[Event]) -> bool:
+    """Tell whether the first of some turns may be a value that an earlier one names."""
+    return bool(events) and is_bare_value(events[0].text)
+
+
+def text_before(turns: Sequence[Event]) -> str:
+    """Return the text of the last turns, for one that follows them."""
+    return "\n".join(turn.text for turn in turns[-TURNS_BEFORE:])
 
 
 async def off_loop(texts: Iterable[str], work: Callable[[], T]) -> T:

@@ -273,7 +273,7 @@ class ProfilePipeline:
             forgotten: Ids of turns that must not be read again.
             stored: What consolidation drew from the turns; no model is asked then.
         """
-        kept = [self._intake.event(event) for event in conversation.events
+        kept = [event for event in self._intake.events(conversation.events)
                 if event.event_id not in forgotten]  # fmt: skip
         spoken = [event for event in kept if _tells(event)]
         read = turns_of_subject(subject, spoken)

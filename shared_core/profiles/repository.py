@@ -299,19 +299,26 @@ class ConversationRecords(ProfileStore):
         hidden, _ = await self._query(partial(turns_set_aside, thread_id, ids))
         forgotten = {row[0] for row in buried} | hidden
         by_id = {event.event_id: event for event in known}
-        for event in () if follows else given.events:
-            self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
+        masked = () if follows else self._intake.events(given.events)
+        for event, stored in zip(given.events, masked, strict=False):
+            self._check_known(thread_id, (event, stored), by_id.get(event.event_id), forgotten)
         events = tuple(by_id.get(event.event_id, event) for event in given.events)
         return replace(given, events=events), forgotten
 
     def _check_known(
-        self, thread_id: ThreadId, event: Event, known: Event | None, forgotten: set[str]
+        self,
+        thread_id: ThreadId,
+        forms: tuple[Event, Event],
+        known: Event | None,
+        forgotten: set[str],
     ) -> None:
+        """forms: the event as it was given, and as it may be stored."""
+        event = forms[0]
         if known is None:
             if thread_id.startswith(CONVERSATION) and event.event_id not in forgotten:
                 check_thread(thread_id, "conversation_id")
             return
-        if known.text not in (event.text, self._intake.event(event).text):
+        if known.text not in [form.text for form in forms]:
             raise InvalidInput(
                 f"conversation {thread_id!r} already has another message {event.event_id!r}: give"
                 " a message with a different text a different id"

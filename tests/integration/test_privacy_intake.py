@@ -3,6 +3,7 @@
 What must not be stored reaches no table, no index and no fact, whichever way it comes.
 """
 
+import json
 import logging
 import threading
 import uuid
@@ -293,6 +294,46 @@ async def test_authors_callbacks_and_shown_logs_hold_no_secret(memory, dsn):
     window = await memory.context_window(ANN, "s", "Which card?")
     assert "My card is [REDACTED: card]." in str(window)
     assert CARD not in str(window)
+
+
+@pytest.mark.parametrize(("asked", "value", "is_secret"), [
+    ("remind me of the gate code for the cabin", "90417", True),
+    ("帮我记一下家里保险箱的密码", "471806", True),
+    ("how wide is the door", "204", False), ("你猜我今天走了多少步", "21056", False),
+])  # fmt: skip
+async def test_the_message_before_says_what_a_value_opens(
+    shared_memory, scope, asked, value, is_secret
+):
+    first, second = keyed("a", asked), keyed("b", value)
+    await shared_memory.append_events(scope, "one call", [first, second])
+    await shared_memory.append_events(scope, "two calls", [first])
+    await shared_memory.append_events(scope, "two calls", [second])
+    await shared_memory.process_memory(asked, scope.user, app=scope.app)
+    await shared_memory.process_memory(value, scope.user, app=scope.app)
+    log = await shared_memory.sessions.create(scope, "log")
+    for turn in (first, second):
+        await shared_memory.sessions.append(
+            scope, "log", turn, "{}", seen=Seen(version=log.version)
+        )
+        log = await shared_memory.sessions.load(scope, "log")
+    window = await shared_memory.context_window(scope, "log", "What now?")
+    kept = [one.text for one in await shared_memory.list_memories(scope, kinds=["episodic"])]
+    theirs = shared_memory.conversations.scope(scope.user, scope.app)
+    kept += [one.text for one in await shared_memory.conversations.events(theirs, 9)]
+    assert (6, 0 if is_secret else 3) == (len(kept), kept.count(value))
+    assert is_secret != (value in str(window))
+
+
+async def test_a_log_that_is_redacted_hides_what_the_message_before_names(dsn):
+    async with open_memory(dsn, privacy=PrivacyPolicy(session_logs=True)) as memory:
+        log = await memory.sessions.create(ANN, "s")
+        for key, text in (("a", "remind me of the gate code for the cabin"), ("b", "90417")):
+            payload = json.dumps({"text": text})
+            await memory.sessions.append(
+                ANN, "s", keyed(key, text), payload, seen=Seen(version=log.version)
+            )
+            log = await memory.sessions.load(ANN, "s")
+    assert "90417" not in everything(dsn)
 
 
 async def nothing(job: Job) -> dict[str, JsonValue]:

@@ -9,6 +9,7 @@ import pytest
 from every_case import every_case
 from growth import grows_in_line
 
+from benchmarks.train_told_secrets import figures
 from shared_core import InvalidInput
 from shared_core.context.assembler import memory_block
 from shared_core.context.composition import Composition, ShownMemory
@@ -28,6 +29,7 @@ from shared_core.privacy.classifier import (
 )
 from shared_core.privacy.redaction import KINDS, PRESETS, PrivacyPolicy, privacy_policy
 from shared_core.privacy.sanitizing import Intake, is_small_talk
+from shared_core.privacy.told_secrets import shipped_weights
 
 DEFAULT = PRESETS["default"]
 EVERYTHING = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))
@@ -141,6 +143,49 @@ def test_what_only_looks_like_a_secret_stays(text):
     assert text == EVERYTHING.redact(text).text
 
 
+TOLD = [
+    ("the office alarm is 8817#", "8817#"), ("my voicemail pin, 2290, keeps failing", "2290"),
+    ("the gate code for the cabin, 90417, changes monthly", "90417"),
+    ("my new netflix password is the dog's name plus 77: Rufus77", "Rufus77"),
+    ("wifi here: mossgarden / 4tulips!", "4tulips!"),
+    ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
+    ("健身房柜子密码老忘 记一下 3816", "3816"), ("刚换了门锁 密码六个八", "六个八"),
+    ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
+    ("grandad's strongbox is on 18-36-4, i think", "18-36-4"),
+    ("it's double four nine one for the lockbox, soup is in the fridge", "double four nine one"),
+    ("my steam acc got hacked, pw was xXlemonlord42Xx", "xXlemonlord42Xx"),
+    ("房东说单元门按 2480 星号", "2480"), ("行李箱好像是 051 吧 反正试了能开", "051"),
+]  # fmt: skip
+MEANT = [
+    "the office alarm cost 88 euros", "my locker is number 212 and the door sticks",
+    "gate 14 closes at 17:40", "the password needs 12 characters and 2 numbers",
+    "netflix went up to £10.99 a month", "the code to my flat changed again and nobody told me",
+    "error 0x80070005 when i log in", "健身房柜子 3816 块 太贵了", "刚换了门锁 花了八百",
+    "验证码等了10分钟还没到", "密码输错5次会锁多久", "门牌号17-2-601 帮我写个指路",
+    "快递单号73019284461",
+]  # fmt: skip
+
+
+@every_case(*TOLD)
+def test_a_secret_told_in_passing_is_masked(text, secret):
+    done = DEFAULT.redact(text)
+    assert (("password",), False) == (done.found, secret in done.text)
+    assert done.text == DEFAULT.redact(done.text).text
+    assert PRESETS["strict"].redact(text).dropped
+    assert text == privacy_policy({"password": "off"}).redact(text).text
+
+
+@every_case(*MEANT)
+def test_what_is_beside_a_lock_and_no_secret_stays(text):
+    assert text == DEFAULT.redact(text).text
+
+
+@every_case(("en", 0.5), ("zh", 0.25))
+def test_unseen_messages_lose_secrets_and_keep_harmless_values(spoken, least):
+    found = figures(shipped_weights(), spoken)
+    assert (True, True) == (found["told"] >= least, found["lost"] <= 0.01)
+
+
 def test_what_stands_behind_a_secret_stays():
     masked = DEFAULT.redact("APIKEY是abc123def456请保密").text
     assert "APIKEY是[REDACTED: credential]请保密" == masked
@@ -174,7 +219,7 @@ def test_long_text_made_to_be_slow_is_not():
         "password is ", "-----BEGIN RSA PRIVATE KEY-----", "a@", "1 ", "A1", "eyJ.", "://a:",
         "pin is ", "pin for a b c d ", "pin: 1 1 1 1 ", "密码 ", "password's a1", "api_key for a ",
         "api_key: ", "bearer a", "authorization: ", "password is abc ", "pin code is 110001 ",
-        "达芬奇密码2003上映", "private key is /a",
+        "达芬奇密码2003上映", "private key is /a", "gate 4471 ", "门禁三八一六",
     ):  # fmt: skip
         assert grows_in_line(EVERYTHING.redact, piece * (24_000 // len(piece))), piece
 

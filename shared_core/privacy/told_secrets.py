@@ -1,0 +1,451 @@
+"""Find secrets that a message tells in passing, by the words around each token. Pure.
+
+"The office alarm is 8817#" holds one, "the office alarm cost 8817" does not. A small network
+(Rumelhart et al., 1986) reads hashed n-grams of words and Chinese characters (Weinberger et al.,
+2009) around each token, the token's shape, and the message before.
+`python -m benchmarks.train_told_secrets` fits it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
+
+from shared_core.nlp.text import HAN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BITS: Final = 15
+"""A feature is one of 2 ** BITS buckets."""
+AROUND: Final = 24
+"""Number of tokens on each side whose words count wherever they stand."""
+BEFORE: Final = 40
+"""Number of tokens read of the message before."""
+_ENGLISH: Final = (
+    "(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
+    "|fifteen|sixteen|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty"
+    "|ninety|double|triple|treble|zeros|zeroes)"
+)
+_CHINESE: Final = "零〇一二三四五六七八九幺两双洞拐十百千万壹贰叁肆伍陆柒捌玖"
+_SIGN: Final = rf"[^\s{HAN}\u3000-\u303f\uff00-\uffef()\[\]{{}}<>\"“”‘’,;:=|/`…—]"
+_TOKEN: Final = re.compile(
+    r"(?P<mark>\[REDACTED: \w{1,30}\])"
+    r"|(?P<known>[A-Za-z][a-z+]{1,12}://[^\s]{1,2000}"
+    r"|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+    r"|(?:19|20)\d\d-\d\d?-\d\d?(?:[T ]\d\d?:[\d:.]{2,12}Z?)?(?![\w-])"
+    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?!\w))"
+    r"|(?P<composite>[£$€¥]?\d{1,12}(?:[.,:/]\d{1,12}){1,6}%?(?![\w-]))"
+    r"|(?P<spaced>[#*]?\d{1,8}(?:[ -]\d{1,8}){1,11}[#*]?(?![\w%]|[.,:/]\d))"
+    rf"|(?P<english>(?i:{_ENGLISH}(?:[ -]{{1,2}}{_ENGLISH}){{1,15}})(?![\w]))"
+    rf"|(?P<chinese>[{_CHINESE}](?:[ 、]?个?[{_CHINESE}]){{1,19}})"
+    rf"|(?P<han>[{HAN}])"
+    rf"|(?P<chunk>{_SIGN}(?:{_SIGN}|['’](?=\w)){{0,200}}=?)"
+    r"|(?P<sign>\S)"
+)
+_TAIL: Final = re.compile(r"[.!?~'’]+$")
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+
+class Token(NamedTuple):
+    """A token of a text. shape: a number of SHAPES. word: its hash as a neighbour. stem: the hash
+    of the first letters of a word, or of the pattern of a value.
+    """
+
+    start: int
+    stop: int
+    shape: int
+    word: int
+    stem: int
+
+
+NEVER, FEW, CODE, SPELLED, HAN_SIGN, WORD, ODD = range(7)
+"""Groups of shapes: never a secret, other numbers, numbers as codes are, number words, a Chinese
+character, a plain word, a text of mixed signs."""
+SHAPES: Final = {
+    "punctuation": NEVER, "mark": NEVER, "known": NEVER, "composite": FEW, "spaced": CODE,
+    "english": SPELLED, "chinese": SPELLED, "han": HAN_SIGN, "lower": WORD, "title": WORD,
+    "upper": WORD, "inner capital": ODD, "hyphened": ODD, "hyphens": ODD, "d1": FEW, "d2": FEW,
+    "d3": CODE, "d4": CODE, "d5": CODE, "d6": CODE, "d7": CODE, "d8": CODE, "d9": FEW, "year": CODE,
+    "round": CODE, "keyed": ODD, "money": FEW, "measure": FEW, "mixed4": ODD, "mixed7": ODD,
+    "mixed": ODD, "signs": ODD, "signs and digits": ODD, "dotted": ODD,
+}  # fmt: skip
+"""The shapes of tokens, each with its group."""
+_SHAPE: Final = {name: number for number, name in enumerate(SHAPES)}
+
+
+def _hash(text: str) -> int:
+    return crc32(text.encode("utf-8", "replace"))
+
+
+def _digits_shape(digits: str) -> str:
+    if re.fullmatch(r"(?:19|20)\d\d", digits):
+        return "year"
+    if len(digits) > 2 and digits.endswith("00") and digits.strip("0"):
+        return "round"
+    return f"d{min(9, len(digits))}"
+
+
+@lru_cache(maxsize=8192)
+def _chunk(text: str) -> tuple[int, int, int, int]:
+    """Return the length without what ends a sentence, the shape, the word and the stem."""
+    bare = _TAIL.sub("", text)
+    if not bare:
+        return len(text), _SHAPE["punctuation"], _hash(text[:1]), 0
+    if _WORD.fullmatch(bare):
+        low = bare.lower()
+        return len(bare), _SHAPE[_word_shape(bare)], _hash(low), _hash(f"~{low[:4]}")
+    name = _value_shape(bare)
+    if name in ("mixed4", "mixed7", "mixed", "signs and digits") and text.endswith("!"):
+        bare = text
+    tail = bare.lstrip("-+£$€¥#0123456789.")[-4:].lower() if name in ("measure", "money") else ""
+    return len(bare), _SHAPE[name], _hash(f"\0{SHAPES[name]}{tail}"), _pattern(bare)
+
+
+_RUN: Final = re.compile(r"(?P<a>[a-z]+)|(?P<A>[A-Z]+)|(?P<n>\d+)")
+
+
+def _pattern(text: str) -> int:
+    """Return the hash of a text with each run of letters or digits as one sign."""
+    told = _RUN.sub(lambda run: f"{run.lastgroup}{min(4, len(run[0]))}", text[:60])
+    return _hash(f"={told}")
+
+
+def _word_shape(word: str) -> str:
+    if "-" in word:
+        return "hyphens" if word.count("-") > 1 else "hyphened"
+    if word.islower() or not word.isascii():
+        return "lower"
+    if word.isupper() and len(word) > 1:
+        return "upper"
+    return "title" if word[1:].islower() or len(word) == 1 or "'" in word else "inner capital"
+
+
+def _value_shape(text: str) -> str:
+    if text.isdecimal():
+        return _digits_shape(text)
+    if re.fullmatch(r"[#*]*\d+(?:[#*]+\d*)*", text):
+        return "keyed"
+    if re.fullmatch(r"[£$€¥]\d+[kKmM]?", text):
+        return "money"
+    if re.fullmatch(r"[-+]?\d+(?:\.\d+)?(?:[a-zA-Z°%²]{1,4}|-[a-z]{3,})", text):
+        return "measure"
+    digits = any(one.isdigit() for one in text)
+    if text.isalnum():
+        return "mixed4" if len(text) < 5 else "mixed7" if len(text) < 8 else "mixed"
+    if digits:
+        return "signs and digits"
+    if re.fullmatch(r"\w+(?:\.\w+)+", text):
+        return "dotted"
+    return "signs" if re.search(r"\w", text) else "punctuation"
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the tokens of a text in plain-width digits and letters."""
+    found = []
+    for match in _TOKEN.finditer(text):
+        name, start, stop = match.lastgroup, match.start(), match.end()
+        if name == "han" or name == "sign":
+            shape = _SHAPE["han"] if name == "han" else 0
+            found.append(Token(start, stop, shape, _hash(match.group()), 0))
+        elif name == "chunk":
+            length, shape, word, stem = _chunk(match.group())
+            found.append(Token(start, start + length, shape, word, stem))
+            if start + length < stop:
+                found.append(Token(start + length, stop, 0, _hash(text[stop - 1]), 0))
+        elif name:
+            group = ODD if name == "mark" else SHAPES[name]
+            pattern = 0 if SHAPES[name] == NEVER else _pattern(match.group())
+            found.append(Token(start, stop, _SHAPE[name], _hash(f"\0{group}"), pattern))
+    return found
+
+
+class TokenFeatures(NamedTuple):
+    """near: (n, F), the buckets of each token. around: (n, 4), its buckets for all tokens around.
+    before: (P,), the buckets of the message before. group: (n,)
+    """
+
+    near: NDArray[Any]
+    around: NDArray[Any]
+    before: NDArray[Any]
+    group: NDArray[Any]
+
+
+_LEFT: Final = ((1,), (2,), (3,), (4, 5, 6), (7, 8, 9, 10, 11, 12))
+"""Distances to the left of a token that count alike."""
+_RIGHT: Final = ((1,), (2,), (3, 4), (5, 6, 7, 8))
+_PAD: Final = 16
+_WORDS, _PAIRS, _TRIPLES, _STEMS, _OWN, _SHAPES, _AFTER, _TO, _FROM, _INTO, _SENSES = range(11)
+"""Rows of values by token: its word; with the word before it; with two of them; its stem; its own
+word, or shape; its shape; with the shape before it; with the word before it; with the word behind
+it; with two shapes before it; its group of similar words."""
+
+
+@cache
+def sense_table() -> NDArray[Any]:
+    """Return the group of similar words by place, 0 for none (benchmarks.word_senses)."""
+    import numpy as np
+
+    with (files("shared_core.privacy") / "word_senses.v1.npz").open("rb") as file:
+        read = np.load(file)
+        table = np.zeros(1 << SENSE_BITS, np.uint32)
+        table[np.cumsum(read["steps"], dtype=np.int64)] = read["senses"]
+        return table
+
+
+def _plan() -> tuple[tuple[int, int, int, bool], ...]:
+    """Return (row, offset, slot, whether by group) of each feature of a token."""
+    near = []
+    for slot, offsets in enumerate(_LEFT, 16):
+        near += [(_WORDS, -one, slot) for one in offsets]
+        near += [(_PAIRS, -one, slot + 16) for one in offsets]
+    for slot, offsets in enumerate(_RIGHT, 48):
+        near += [(_WORDS, one, slot) for one in offsets]
+        near += [(_PAIRS, one + 1, slot + 16) for one in offsets]
+    for slot, offsets in enumerate(_LEFT, 100):
+        near += [(_SENSES, -one, slot) for one in offsets]
+    for slot, offsets in enumerate(_RIGHT, 100 + len(_LEFT)):
+        near += [(_SENSES, one, slot) for one in offsets]
+    near += [(_TRIPLES, -1, 80), (_TRIPLES, -2, 81), (_TRIPLES, 3, 82)]
+    near += [(_STEMS, -1, 83), (_STEMS, -2, 84), (_STEMS, 1, 85)]
+    own = [
+        (_OWN, 0, 1), (_SHAPES, 0, 2), (_AFTER, 0, 3), (_AFTER, 1, 4), (_TO, 0, 5),
+        (_FROM, 0, 6), (_INTO, 0, 7), (_INTO, 2, 8), (_STEMS, 0, 9),
+    ]  # fmt: skip
+    plain = [(*one, False) for one in own + near]
+    return (*plain, *((row, offset, slot + 128, True) for row, offset, slot in near))
+
+
+@cache
+def _columns() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return rows, offsets and slots of the features, (F, 1) each, and the group of each shape."""
+    import numpy as np
+
+    rows, offsets, slots, _ = np.array(_plan()).T[:, :, None]
+    return rows, offsets, _slots(slots), np.array([NEVER, *SHAPES.values()], np.uint32)
+
+
+PLAIN: Final = sum(not by_group for *_, by_group in _plan())
+"""Number of features that count alike in each group; those of a group follow."""
+
+
+def _mix(values: NDArray[Any], slots: NDArray[Any]) -> NDArray[Any]:
+    """Return the buckets of values in their slots (the finalizer of MurmurHash3)."""
+    import numpy as np
+
+    mixed: NDArray[Any] = (values ^ slots) * np.uint32(0x85EBCA6B)
+    mixed ^= mixed >> np.uint32(13)
+    mixed *= np.uint32(0xC2B2AE35)
+    mixed >>= np.uint32(32 - BITS)
+    return mixed
+
+
+SENSE_BITS: Final = 17
+"""A word has one of 2 ** SENSE_BITS places in the table of groups of similar words."""
+_AROUND_SLOTS: Final = ((96,), (97,), (98,), (99,))
+_BEFORE_SLOTS: Final = (112, 113, 114, 115)
+
+
+def pair_of(left: Any, right: Any) -> Any:
+    """Return the hash of a token and the one before it, from those of both (uint32 arrays wrap)."""
+    if isinstance(left, int):
+        return (right * 31 + left * 0x01000193) & 0xFFFFFFFF
+    import numpy as np
+
+    return right * np.uint32(31) + left * np.uint32(0x01000193)
+
+
+def sense_places(hashes: NDArray[Any]) -> NDArray[Any]:
+    """Return the places of words or pairs in the table of senses."""
+    import numpy as np
+
+    return np.asarray((hashes * np.uint32(0x85EBCA6B)) >> np.uint32(32 - SENSE_BITS))
+
+
+def senses(words: NDArray[Any], pairs: NDArray[Any]) -> NDArray[Any]:
+    """Return the group of similar words that each pair is in, or else each word; 0 for none."""
+    import numpy as np
+
+    table = sense_table()
+    of_pair = table[sense_places(pairs)]
+    return np.asarray(np.where(of_pair > 0, of_pair, table[sense_places(words)]))
+
+
+def _slots(numbers: Any) -> NDArray[Any]:
+    """Return numbers of slots as far apart as hashes are."""
+    import numpy as np
+
+    return (np.asarray(numbers, np.uint64) * np.uint64(0x9E3779B1)).astype(np.uint32)
+
+
+def features(found: Sequence[Token], before: Sequence[Token] = ()) -> TokenFeatures:
+    """Return the features of the tokens of a text, after those of the message before."""
+    import numpy as np
+
+    rows, offsets, slots, groups = _columns()
+    count, inner = len(found), slice(_PAD, _PAD + len(found))
+    values = np.zeros((11, count + 2 * _PAD), np.uint32)
+    read = np.array([(one.word, one.stem, one.shape + 1) for one in found], np.uint32)
+    values[[_WORDS, _STEMS, _SHAPES], inner] = read.reshape(count, 3).T
+    words, shapes = values[_WORDS], values[_SHAPES]
+    values[_PAIRS, 1:] = pair_of(words[:-1], words[1:])
+    values[_TRIPLES, 1:] = pair_of(values[_PAIRS, :-1], words[1:])
+    group = groups[shapes[inner]]
+    is_word = (group == HAN_SIGN) | (group == WORD)
+    values[_OWN, inner] = np.where(is_word, words[inner], shapes[inner])
+    values[_AFTER, 1:] = shapes[:-1] * np.uint32(64) + shapes[1:]
+    values[_TO, 1:] = words[:-1] + shapes[1:] * np.uint32(0x27D4EB2F)
+    values[_FROM, :-1] = words[1:] + shapes[:-1] * np.uint32(0x27D4EB2F)
+    values[_INTO, 2:] = values[_AFTER, 1:-1] * np.uint32(64) + shapes[2:]
+    values[_SENSES] = senses(words, values[_PAIRS])
+    near = values[rows, offsets + (_PAD + np.arange(count))]
+    near[PLAIN:] += group * np.uint32(0x27D4EB2F)
+    around = _mix(values[[_WORDS, _PAIRS, _STEMS, _SENSES], inner], _slots(_AROUND_SLOTS))
+    return TokenFeatures(_mix(near, slots).T, around.T, _of_before(before), group)
+
+
+def _of_before(before: Sequence[Token]) -> NDArray[Any]:
+    import numpy as np
+
+    words = np.array([0, *(one.word for one in before[-BEFORE:])], np.uint32)
+    stems = np.array([one.stem for one in before[-BEFORE:]], np.uint32)
+    pairs = pair_of(words[:-1], words[1:])
+    parts = (words, pairs, stems, senses(words[1:], pairs))
+    return np.concatenate([*map(_mix, parts, _slots(_BEFORE_SLOTS))])
+
+
+SIZE: Final = 1024
+"""Number of tokens scored at a time, so that a long text needs little memory."""
+BAG: Final = 2.0
+"""Weight of the words around and before, against those near."""
+NARROWER: Final = 2.0
+"""How much less a token beside a secret needs to belong to it."""
+PLAINER: Final = 1.0
+"""How much more a plain word needs, since a text has many of them."""
+_MAY_TELL: Final = re.compile(
+    r"\d|[a-z][A-Z]|\w[_@#$%^&*+~-]\w"
+    rf"|(?i:{_ENGLISH}[ -]{_ENGLISH}(?!\w))|[{_CHINESE}][ 、]?个?[{_CHINESE}]"
+    r"|(?i:pass ?(?:word|code|phrase)s?|pass:|passwd|pwd?\b|\bpins?\b"
+    r"|\b(?:key|safe|duress|memorable)[ -]?word"
+    r"|\b(?:secret|security|recovery|seed|combo|combination|wi-?fi|ssid|psk|login|answer)s?\b)"
+    r"|密码|密碼|口令|暗号|暗號|密保|助记词|密钥|wifi|无线"
+)
+"""Signs of a text that may tell a secret: a value of an odd shape, or a word for a secret."""
+MAY_FOLLOW: Final = 48
+"""Maximum characters of a message whose secret may be named by the message before."""
+BARE: Final = 24
+"""Maximum characters of a message for which the one before is read from the database."""
+MAX_BEFORE: Final = 200
+"""Number of characters read of the message before."""
+HIDDEN_SCALE: Final = 0.3
+"""Factor of the sums of hidden units, so that they begin where the tangent is steep."""
+
+
+class SecretWeights(NamedTuple):
+    """of_bucket: (2 ** BITS, 1 + H), the score and the hidden units. constant: (1 + H,). out: (H,)
+    least: the least scores of a secret, in a text without and with Chinese characters.
+    """
+
+    of_bucket: NDArray[Any]
+    constant: NDArray[Any]
+    out: NDArray[Any]
+    least: tuple[float, float]
+
+
+@cache
+def shipped_weights() -> SecretWeights:
+    """Return the weights of the package."""
+    import numpy as np
+
+    with (files("shared_core.privacy") / "told_secrets.v1.npz").open("rb") as file:
+        read = np.load(file)
+        of_bucket = np.zeros((1 << BITS, len(read["scale"])), np.float32)
+        of_bucket[np.cumsum(read["steps"], dtype=np.int64)] = read["weights"].T * read["scale"]
+        return SecretWeights(of_bucket, read["constant"], read["out"], (*read["least"].tolist(),))
+
+
+def combined(sums: NDArray[Any], weights: SecretWeights) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the scores of tokens and their hidden units, (n,) and (n, H), from summed weights."""
+    import numpy as np
+
+    hidden = np.tanh(sums[:, 1:] * HIDDEN_SCALE + weights.constant[1:])
+    return sums[:, 0] + weights.constant[0] + hidden @ weights.out, hidden
+
+
+def _scores(
+    weights: SecretWeights, found: Sequence[Token], before: Sequence[Token]
+) -> NDArray[Any]:
+    """Return the score of each token to be a secret, (n,)."""
+    import numpy as np
+
+    told, of_bucket = features(found, before), weights.of_bucket
+    place = np.arange(len(found))
+    first, stop = np.maximum(0, place - AROUND), np.minimum(len(found), place + AROUND + 1)
+    around = np.zeros((len(found) + 1, of_bucket.shape[1]), np.float32)
+    np.cumsum(of_bucket[told.around].sum(axis=1), axis=0, out=around[1:])
+    sums = of_bucket[told.near].sum(axis=1)
+    sums += (around[stop] - around[first]) * (BAG * (stop - first) ** -0.5)[:, None]
+    sums += of_bucket[told.before].sum(axis=0) * BAG * max(1.0, len(told.before) / 4) ** -0.5
+    score, _ = combined(sums, weights)
+    score[(told.group == WORD) | (told.group == HAN_SIGN)] -= PLAINER
+    return np.where(told.group == NEVER, -np.inf, score)
+
+
+def may_tell(text: str) -> bool:
+    """Tell whether a text has a value of an odd shape, or a word for a secret."""
+    return _MAY_TELL.search(text) is not None
+
+
+def may_follow(text: str) -> bool:
+    """Tell whether a text is so short that the message before may name what its value opens."""
+    return 0 < len(text) <= MAY_FOLLOW
+
+
+def is_bare_value(text: str) -> bool:
+    """Tell whether a text may be a value of an odd shape, and hardly more."""
+    return 0 < len(text) <= BARE and may_tell(text)
+
+
+def tokens_before(text: str, before: str) -> list[Token]:
+    """Return the tokens of the message before that count for a text; none for a long text."""
+    return tokens(before)[-BEFORE:] if may_follow(text) else []
+
+
+def told_secrets(
+    text: str, before: str = "", weights: SecretWeights | None = None
+) -> list[tuple[int, int]]:
+    """Return where a text tells secrets: (start, stop) of each, in order.
+
+    Both texts must be in plain-width digits and letters. before: the message before it. weights:
+    those of the package by default.
+    """
+    earlier = before[-MAX_BEFORE:] if may_follow(text) else ""
+    if not may_tell(text) and not may_tell(earlier):
+        return []
+    found, named = tokens(text), tokens_before(text, earlier)
+    weights = weights or shipped_weights()
+    least = weights.least[any(one.shape == _SHAPE["han"] for one in (*found, *named))]
+    spans: list[tuple[int, int]] = []
+    for start in range(0, len(found), SIZE):
+        first = max(0, start - AROUND)
+        piece = found[first : start + SIZE + AROUND]
+        score = _scores(weights, piece, named)[start - first :][:SIZE]
+        spans += _spans(found[start : start + SIZE], score, least)
+    return spans
+
+
+def _spans(found: Sequence[Token], score: NDArray[Any], least: float) -> Iterator[tuple[int, int]]:
+    """Yield the runs of likely tokens that hold a sure one."""
+    import numpy as np
+
+    sure = score >= least
+    if not sure.any():
+        return
+    likely = np.concatenate([[False], score >= least - NARROWER, [False]])
+    for first, stop in np.flatnonzero(np.diff(likely)).reshape(-1, 2).tolist():
+        if sure[first:stop].any():
+            yield found[first].start, found[stop - 1].stop
