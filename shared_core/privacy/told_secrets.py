@@ -128,7 +128,7 @@ def _word_shape(word: str) -> str:
 def _value_shape(text: str) -> str:
     if text.isdecimal():
         return _digits_shape(text)
-    if re.fullmatch(r"[#*]*\d+(?:[#*]+\d*)*", text):
+    if re.fullmatch(r"[#*]*+\d++(?:[#*]++\d*+)*+", text):
         return "keyed"
     if re.fullmatch(r"[£$€¥]\d+[kKmM]?", text):
         return "money"
