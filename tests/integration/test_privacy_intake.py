@@ -308,6 +308,9 @@ async def test_the_message_before_says_what_a_value_opens(
     await shared_memory.append_events(scope, "one call", [first, second])
     await shared_memory.append_events(scope, "two calls", [first])
     await shared_memory.append_events(scope, "two calls", [second])
+    await shared_memory.append_events(scope, "two calls", [keyed("c", "ok"), keyed("d", "ok")])
+    again = await shared_memory.append_events(scope, "two calls", [second])
+    assert (set(), set()) == (set(again), set(again.edited))  # masked as before, so no edit
     await shared_memory.process_memory(asked, scope.user, app=scope.app)
     await shared_memory.process_memory(value, scope.user, app=scope.app)
     log = await shared_memory.sessions.create(scope, "log")
