@@ -32,7 +32,7 @@ _ENGLISH: Final = (
     "|ninety|double|triple|treble|zeros|zeroes)"
 )
 _CHINESE: Final = "零〇一二三四五六七八九幺两双洞拐十百千万壹贰叁肆伍陆柒捌玖"
-_SIGN: Final = rf"[^\s{HAN}\u3000-\u303f\uff00-\uffef()\[\]{{}}<>\"“”‘’,;:=|/`…—]"
+_SIGN: Final = rf"[^\s{HAN}\u3000-\u303f\uff00-\uffef()\[\]{{}}<>\"“”‘’,;:=|/\\`…—]"
 _TOKEN: Final = re.compile(
     r"(?P<mark>\[REDACTED: \w{1,30}\])"
     r"|(?P<known>[A-Za-z][a-z+]{1,12}://[^\s]{1,2000}"
@@ -406,8 +406,11 @@ def may_follow(text: str) -> bool:
 
 
 def is_bare_value(text: str) -> bool:
-    """Tell whether a text may be a value of an odd shape, and hardly more."""
-    return 0 < len(text) <= BARE and may_tell(text)
+    """Tell whether a text may be a code or a value of an odd shape, and hardly more."""
+    if not 0 < len(text) <= BARE:
+        return False
+    groups = [*SHAPES.values()]
+    return any(groups[one.shape] in (CODE, SPELLED, ODD) for one in tokens(text))
 
 
 def tokens_before(text: str, before: str) -> list[Token]:

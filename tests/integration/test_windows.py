@@ -63,7 +63,7 @@ async def test_every_turn_is_in_some_prompt_and_each_continues_the_summary(readi
     extractor, model = read_by(*NOTHING, max_input_tokens=600, reads_all=True)
     numbers = range(1000, 1100)
     turns = [said(number, f"T{number}T {text}") for number in numbers]
-    memory = await reading(extractor, *turns, said(2000, "T2000T " + "word " * 900))
+    memory = await reading(extractor, *turns, said(2000, "T2000T " + "said " * 900))
     report = await memory.consolidate(scope, "t")
     turns_of = [one.prompt.rsplit("<turns>", 1)[1] for one in model.asked]
     assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(turns_of)))

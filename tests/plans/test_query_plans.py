@@ -152,8 +152,8 @@ def test_a_claim_touches_few_of_many_jobs(filled):
 USERS, PER_USER, OVER = 500, 40, 5
 TURN: dict[str, object] = {
     "tenant": "/app/u7/", "thread_id": "new", "event_id": "e", "author": "user", "role": "user",
-    "text": "tea", "metadata": "{}", "occurred_at": "2026-03-01", "importance": 5.0,
-    "expires_at": None, "context": 5, "once": True, "now": "2026-03-01", "max_events": 100,
+    "text": "tea", "metadata": "{}", "occurred_at": "2026-03-01", "time_zone": None,
+    "importance": 5.0, "expires_at": None, "context": 5, "once": True, "now": "2026-03-01", "max_events": 100,
     "timeout": timedelta(minutes=30), "max_duration": timedelta(hours=24),
 }  # fmt: skip
 

@@ -159,7 +159,7 @@ def test_the_score_counts_what_was_left_and_what_went_beside():
     tally.add("My PIN is 4821.", "4821")
     tally.add("My PIN is 4821.", None)
     tally.add("My PIN is 4821, and 5555.", "5555")
-    tally.add("My secret is 4821.", "4821")
+    tally.add("My secret is green.", "green")
     tally.add("The weather is fine.", None)
     assert {"secrets": 3, "harmless": 2, "precision": 0.333, "recall": 0.333} == tally.figures()
     assert 3 == len(tally.misses)
