@@ -326,13 +326,17 @@ NARROWER: Final = 2.0
 """How much less a token beside a secret needs to belong to it."""
 PLAINER: Final = 1.0
 """How much more a plain word needs, since a text has many of them."""
-_MAY_TELL: Final = re.compile(
-    r"\d|[a-z][A-Z]|\w[_@#$%^&*+~-]\w"
-    rf"|(?i:{_ENGLISH}[ -]{_ENGLISH}(?!\w))|[{_CHINESE}][ 、]?个?[{_CHINESE}]"
-    r"|(?i:pass ?(?:word|code|phrase)s?|pass:|passwd|pwd?\b|\bpins?\b"
+_NAMES_SECRET: Final = re.compile(
+    r"(?i:pass ?(?:word|code|phrase)s?|pass:|passwd|pwd?\b|\bpins?\b"
     r"|\b(?:key|safe|duress|memorable)[ -]?word"
     r"|\b(?:secret|security|recovery|seed|combo|combination|wi-?fi|ssid|psk|login|answer)s?\b)"
     r"|密码|密碼|口令|暗号|暗號|密保|助记词|密钥|wifi|无线"
+)
+"""Words for a secret."""
+_MAY_TELL: Final = re.compile(
+    r"\d|[a-z][A-Z]|\w[_@#$%^&*+~-]\w"
+    rf"|(?i:{_ENGLISH}[ -]{_ENGLISH}(?!\w))|[{_CHINESE}][ 、]?个?[{_CHINESE}]"
+    rf"|{_NAMES_SECRET.pattern}"
 )
 """Signs of a text that may tell a secret: a value of an odd shape, or a word for a secret."""
 MAY_FOLLOW: Final = 48
@@ -427,7 +431,7 @@ def told_secrets(
     those of the package by default.
     """
     earlier = before[-MAX_BEFORE:] if may_follow(text) else ""
-    if not may_tell(text) and not may_tell(earlier):
+    if not may_tell(text) and not _NAMES_SECRET.search(earlier):
         return []
     found, named = tokens(text), tokens_before(text, earlier)
     weights = weights or shipped_weights()
