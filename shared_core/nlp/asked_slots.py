@@ -57,6 +57,11 @@ def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
     return frozenset(slot for slot in among if _asks_for(lang, asked, _of_user(slot, relations)))
 
 
+def names_slot(question: str) -> bool:
+    """Return whether a question asks for a slot of the user, held or not."""
+    return bool(asked_slots(question, _source()["slots"]))
+
+
 def _of_user(slot: str, relations: Collection[str]) -> str:
     """Return the slot that a question about the user would ask for, or "" for another subject.
 

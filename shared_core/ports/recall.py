@@ -345,12 +345,14 @@ class RankingQuery:
     """A query for ranking: its text, its distinct words, and its time.
 
     about_user: how far (0 to 1) it asks for something that is known to be told of users.
+    pulled: how far the vector that was searched has moved towards what users tell of it.
     """
 
     text: str
     terms: Sequence[str]
     now: datetime
     about_user: float = 0.0
+    pulled: float = 0.0
 
 
 class RecallStorage(Protocol):

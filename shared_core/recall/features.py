@@ -135,6 +135,9 @@ A_WORD, A_SENTENCE = 1, 3
 """Number of terms up to which a text is nothing but brief, and from which it is not brief."""
 BRIEF_EXCESS: Final = 0.12
 """Cosine that two texts of one word each have for their brevity alone."""
+TOPIC_EXCESS: Final = 0.13
+"""Cosine not counted where the question has moved towards answers of a topic: statements about
+neither gain about as much, so thresholds set for questions as they stand hold."""
 
 
 class Matched:
@@ -242,8 +245,11 @@ def _of_turns(found: Matched) -> dict[str, Numbers]:
     coverage, with_previous, of_previous, coverage_around, wide = nameless.coverage(
         np.array([own, own | previous, previous, around, around | two_before | two_after])
     )
-    known = np.where(np.isnan(similarity[:2]), 0.0, similarity[:2]) * there[:2]
-    is_one = (holds[:2].sum(axis=-1) == 1) & _has_other_words(found.asked)
+    own_similarity = similarity[:2] - TOPIC_EXCESS * found.asked.pulled
+    known = np.where(np.isnan(own_similarity), 0.0, own_similarity) * there[:2]
+    is_one = (holds[:2].sum(axis=-1) == 1) & (
+        _has_other_words(found.asked) and not _is_asked(found).any()
+    )
     read_as_one = nameless.z_around(at)
     return {
         "similarity": known[0],
@@ -327,9 +333,17 @@ def _of_form(found: Matched) -> dict[str, Numbers]:
 
 def _is_asked(found: Matched) -> Flags:
     """Return which candidates are facts that the query asks for, (K,)."""
-    candidates = found.candidates
+    return _asked_of(found.candidates, found.asked.text)
+
+
+def holds_asked(candidates: Candidates | None, question: str) -> bool:
+    """Return whether any candidate is a fact that a question asks for."""
+    return candidates is not None and bool(_asked_of(candidates, question).any())
+
+
+def _asked_of(candidates: Candidates, question: str) -> Flags:
     known = [slot for slot in candidates.slots if slot]
-    asked = asked_slots(found.asked.text, known) if known else ()
+    asked = asked_slots(question, known) if known else ()
     return np.array([slot in asked for slot in candidates.slots], bool)[candidates.stated]
 
 

@@ -16,6 +16,7 @@ from shared_core.core.telemetry import measured, recalled, stage
 from shared_core.core.timestamps import check_as_of, check_moment, check_period
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.models.embedding import Embedding
+from shared_core.nlp.asked_slots import names_slot
 from shared_core.nlp.question_subject import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.events import MemoryQuery
@@ -108,8 +109,9 @@ async def recall(
     memories.
     """
     # They import numpy.
+    from shared_core.recall.features import holds_asked
     from shared_core.recall.ranking import nearest, ranked
-    from shared_core.recall.topics import read_question
+    from shared_core.recall.topics import ReadQuestion, read_question
 
     query = checked_query(scope, query)
     if options.limit == 0 or not has_words(query):
@@ -121,15 +123,21 @@ async def recall(
         vector, degraded = options.embedded
     model = await embedding.known_model()
     read = read_question(query, vector, query_terms(query), model)
-    request = _request(scope, query, options, read, model)
-    asked = RankingQuery(
-        text=query, terms=read.terms, now=options.now, about_user=sum(read.shares.values())
-    )
+    # A fact that is held answers a question that names its slot: the topic is read without one.
+    by_slot = bool(read.shares) and names_slot(query)
+    plain = ReadQuestion(vector, query_terms(query), read.shares)
+    request = _request(scope, query, options, plain if by_slot else read, model)
+    asked = _asked(query, options, plain if by_slot else read, is_pulled=not by_slot)
     by = "bm25" if degraded and options.ranking == "vector" else options.ranking
     tries = RESIDENT_TRIES
     while True:
         with stage("fetch"):
             found = await storage.recall.recall(request)
+        if by_slot and not holds_asked(found.candidates, query):
+            by_slot = False
+            request = replace(request, vector=read.vector, terms=read.terms)
+            asked = _asked(query, options, read, is_pulled=True)
+            continue
         by_meaning = [] if options.merged_only else nearest(found, options.limit)
         vector_results = [*_relevant(by_meaning, options.min_relevance)]
         relevant = _relevant(ranked(found, asked, by=by), options.min_relevance)
@@ -157,6 +165,17 @@ async def recall(
         degraded=degraded,
         reranked=is_reranked,
     )
+
+
+def _asked(
+    query: str, options: RecallOptions, read: ReadQuestion, *, is_pulled: bool
+) -> RankingQuery:
+    """Return the query to rank by. is_pulled: whether its vector has moved towards topics."""
+    about_user = sum(read.shares.values())
+    return RankingQuery(
+        text=query, terms=read.terms, now=options.now, about_user=about_user,
+        pulled=about_user if is_pulled else 0.0,
+    )  # fmt: skip
 
 
 def _request(

@@ -25,6 +25,7 @@ from shared_core.nlp.uncertainty import shown_text
 from shared_core.ports.recall import Candidates, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.features import (
     BY_VOICES,
+    TOPIC_EXCESS,
     Matched,
     brief_excess,
     features,
@@ -340,7 +341,7 @@ def _raw(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     )
     return {
         **known,
-        "similarity": found.corpus.similarity[at],
+        "similarity": found.corpus.similarity[at] - TOPIC_EXCESS * found.asked.pulled,
         "previous": np.where(first, np.nan, previous),
         "brief": excess,
     }
@@ -461,7 +462,8 @@ def relevance(hit: Hit | Ranked) -> float:
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
     a text is relevant if it means the same, says the same, or answers such a text. The similarity
     of two texts of a few words counts less, because a part of it is their form (`brief_excess`).
-    A single shared word does not count, unless the query is no more than such words.
+    A single shared word does not count, unless the query is no more than such words, or asks
+    for a fact that is held.
     Hits without a vector that were found by words have relevance 1. A fact that the query asks for
     has at least ASKED_RELEVANCE, as far as it counts.
     """
