@@ -333,6 +333,17 @@ _NAMES_SECRET: Final = re.compile(
     r"|密码|密碼|口令|暗号|暗號|密保|助记词|密钥|wifi|无线"
 )
 """Words for a secret."""
+_OPENED: Final = re.compile(
+    r"(?i:\b(?:codes?|locks?|locked|unlock\w*|padlock|lockbox|lockers?|doors?|gates?|alarms?|safes?"
+    r"|strongbox|vaults?|keypads?|keybox|entry|garage|barrier|account|acc|acct|cards?|phone|tablet"
+    r"|laptop|device|router|network|hotspot|sim|puk|otp|cvv|cvc|token|keys?|vpn|backup|voicemail"
+    r"|opens?|disarm|shed|suitcase)\b)"
+    r"|锁|鎖|门禁|門禁|柜|櫃|保险箱|保險箱|报警|警報|账号|帳號|账户|登录|登入|解|验证|驗證|取件|开门|開門|手势|卡|码|碼"
+    rf"|{_NAMES_SECRET.pattern}"
+)
+"""Words for what a secret opens, or for a secret."""
+UNNAMED: Final = 2.0
+"""How much more a text needs that names nothing that a secret opens."""
 _MAY_TELL: Final = re.compile(
     r"\d|[a-z][A-Z]|\w[_@#$%^&*+~-]\w"
     rf"|(?i:{_ENGLISH}[ -]{_ENGLISH}(?!\w))|[{_CHINESE}][ 、]?个?[{_CHINESE}]"
@@ -418,8 +429,12 @@ def is_bare_value(text: str) -> bool:
 
 
 def tokens_before(text: str, before: str) -> list[Token]:
-    """Return the tokens of the message before that count for a text; none for a long text."""
-    return tokens(before)[-BEFORE:] if may_follow(text) else []
+    """Return the tokens of the message before that count for a text.
+
+    None for a long text, and of a message that names nothing that a secret opens.
+    """
+    before = before[-MAX_BEFORE:]
+    return tokens(before)[-BEFORE:] if may_follow(text) and _OPENED.search(before) else []
 
 
 def told_secrets(
@@ -430,12 +445,13 @@ def told_secrets(
     Both texts must be in plain-width digits and letters. before: the message before it. weights:
     those of the package by default.
     """
-    earlier = before[-MAX_BEFORE:] if may_follow(text) else ""
-    if not may_tell(text) and not _NAMES_SECRET.search(earlier):
+    named = tokens_before(text, before)
+    if not may_tell(text) and not _NAMES_SECRET.search(before[-MAX_BEFORE:] if named else ""):
         return []
-    found, named = tokens(text), tokens_before(text, earlier)
-    weights = weights or shipped_weights()
+    found, weights = tokens(text), weights or shipped_weights()
     least = weights.least[any(one.shape == _SHAPE["han"] for one in (*found, *named))]
+    if not named and not _OPENED.search(text):
+        least += UNNAMED
     spans: list[tuple[int, int]] = []
     for start in range(0, len(found), SIZE):
         first = max(0, start - AROUND)

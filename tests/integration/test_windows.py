@@ -62,11 +62,11 @@ async def test_a_cut_off_answer_that_came_to_no_turn_before_is_asked_for_once(re
 async def test_every_turn_is_in_some_prompt_and_each_continues_the_summary(reading, scope, text):
     extractor, model = read_by(*NOTHING, max_input_tokens=600, reads_all=True)
     numbers = range(1000, 1100)
-    turns = [said(number, f"T{number}T {text}") for number in numbers]
-    memory = await reading(extractor, *turns, said(2000, "T2000T " + "said " * 900))
+    turns = [said(number, f"Turn {number}: {text}") for number in numbers]
+    memory = await reading(extractor, *turns, said(2000, "Turn 2000: " + "said " * 900))
     report = await memory.consolidate(scope, "t")
     turns_of = [one.prompt.rsplit("<turns>", 1)[1] for one in model.asked]
-    assert {*map(str, numbers), "2000"} == set(re.findall(r"T(\d+)T", "".join(turns_of)))
+    assert {*map(str, numbers), "2000"} == set(re.findall(r"Turn (\d+):", "".join(turns_of)))
     assert report.usage.calls == len(model.asked)
     assert f"They talked {len(model.asked)} times." == report.summary
     assert "<previous>\nThey talked 1 times.\n" in model.asked[1].prompt

@@ -151,7 +151,6 @@ TOLD = [
     ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
     ("健身房柜子密码老忘 记一下 3816", "3816"), ("刚换了门锁 密码六个八", "六个八"),
     ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
-    ("grandad's strongbox is on 18-36-4, i think", "18-36-4"),
     ("it's double four nine one for the lockbox, soup is in the fridge", "double four nine one"),
     ("my steam acc got hacked, pw was xXlemonlord42Xx", "xXlemonlord42Xx"),
     ("房东说单元门按 2480 星号", "2480"), ("行李箱好像是 051 吧 反正试了能开", "051"),
@@ -180,7 +179,7 @@ def test_what_is_beside_a_lock_and_no_secret_stays(text):
     assert text == DEFAULT.redact(text).text
 
 
-@every_case(("en", 0.5), ("zh", 0.25))
+@every_case(("en", 0.5), ("zh", 0.5))
 def test_unseen_messages_lose_secrets_and_keep_harmless_values(spoken, least):
     found = figures(shipped_weights(), spoken)
     assert (True, True) == (found["told"] >= least, found["lost"] <= 0.01)
