@@ -338,7 +338,7 @@ _OPENED: Final = re.compile(
     r"|strongbox|vaults?|keypads?|keybox|entry|garage|barrier|account|acc|acct|cards?|phone|tablet"
     r"|laptop|device|router|network|hotspot|sim|puk|otp|cvv|cvc|token|keys?|vpn|backup|voicemail"
     r"|opens?|disarm|shed|suitcase)\b)"
-    r"|锁|鎖|门禁|門禁|柜|櫃|保险箱|保險箱|报警|警報|账号|帳號|账户|登录|登入|解|验证|驗證|取件|开门|開門|手势|卡|码|碼"
+    r"|锁|鎖|门禁|門禁|柜|櫃|保险箱|保險箱|报警|警報|账号|帳號|账户|登录|登入|解|验证|驗證|取件|开门|開門|手势|卡|(?<![态態误誤回编編代尺号號条條维維乱亂数數])[码碼]"
     rf"|{_NAMES_SECRET.pattern}"
 )
 """Words for what a secret opens, or for a secret."""
