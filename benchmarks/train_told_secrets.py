@@ -45,7 +45,7 @@ VARIANTS: Final = 2
 """Number of variants of each labelled message."""
 FRAME_WEIGHT, HARMLESS_FRAME_WEIGHT = 0.12, 0.3
 """SecretWeights of a line made of a frame; that of a labelled message is 1."""
-LEAST: Final = (0.1, 0.5)
+LEAST: Final = (-0.4, 0.3)
 """The least scores of a secret, in a text without and with Chinese characters."""
 TRIED: Final = (-2.5, -2.0, -1.0, 0.0, 1.0, 1.5)
 Numbers = NDArray[np.float32]
