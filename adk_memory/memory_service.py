@@ -31,10 +31,10 @@ from adk_memory.events import (
 from adk_memory.options import (
     LEAST_RELEVANCE,
     OWN,
-    USER_TIMEZONE,
     IngestOptions,
     Returned,
     ServiceOptions,
+    timezone_of,
 )
 from adk_memory.selection import (
     KINDS,
@@ -188,7 +188,7 @@ class OpenMemoryService(BaseMemoryService):
             raise TypeError(f"session must be a Session of ADK, got {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
         events = list(session.events)
-        options = IngestOptions.from_metadata({OWN: {"timezone": session.state.get(USER_TIMEZONE)}})
+        options = IngestOptions.from_metadata({OWN: {"timezone": timezone_of(session.state)}})
         ids = [event.id for event in events]
         last = self._sessions.get((scope, session.id), ())
         if deleted := deleted_ids(last, ids):

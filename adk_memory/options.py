@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 from pydantic_core import to_json as to_json_bytes, to_jsonable_python
 
 from shared_core import ExtractionStrategy, InvalidInput
-from shared_core.core import JsonValue, MemoryKind, cleaned, shown, zone_of
+from shared_core.core import JsonValue, MemoryKind, ambient_zone, cleaned, shown, zone_of
 
 OWN: Final = "hippocampus"
 """Key of custom_metadata that holds our options on the way in and our words on the way out.
@@ -182,3 +182,9 @@ def _ttl(value: object) -> timedelta | None:
             f" or a timedelta, got {shown(value)}"
         )
     return ttl
+
+
+def timezone_of(state: Mapping[str, object]) -> str | None:
+    """Return the time zone in the state of a session if there is such a zone, else None."""
+    named = state.get(USER_TIMEZONE)
+    return named if isinstance(named, str) and ambient_zone(named, USER_TIMEZONE) else None

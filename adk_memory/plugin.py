@@ -23,7 +23,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from adk_memory import invocation_cache
 from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
 from adk_memory.memory_service import OpenMemoryService, in_time
-from adk_memory.options import OWN, USER_TIMEZONE
+from adk_memory.options import OWN, timezone_of
 from adk_memory.recall_block import (
     insert_before_turn,
     not_drawn_from,
@@ -287,7 +287,7 @@ class MemoryPlugin(BasePlugin):
         if closed_early and not live and not answered:
             return
         service = self._service(context)
-        zone = {"timezone": of_user} if (of_user := session.state.get(USER_TIMEZONE)) else {}
+        zone = {"timezone": of_user} if (of_user := timezone_of(session.state)) else {}
         await service.engine.warm_up(model=False)
         ingestion = service.add_events_to_memory(
             app_name=session.app_name,

@@ -39,7 +39,7 @@ def removed(last: Sequence[SeenTurn], now: Sequence[SeenTurn], *, at_begin: bool
 
     A missing beginning was trimmed, but for the user's message before an answer that is there. If
     nothing of the last state is left, all was cut. A message that is there under a new id is the
-    same: without a checkpointer, add_messages() gives one to each message that has none.
+    same: add_messages() gives one to each message that has none.
 
     Args:
         last: the turns of the state after the last run.
@@ -57,14 +57,15 @@ def removed(last: Sequence[SeenTurn], now: Sequence[SeenTurn], *, at_begin: bool
     first, end = common[0], common[-1]
     gap = [turn for turn in last[first:end] if turn.event_id not in there]
     tail = list(last[end + 1 :])
+    # A kept first message and recent ones look like a gap: a client, or a trimmer, sends a window.
+    if len(common) < 2 or common[1] > first + 1:
+        gap = []
     if at_begin:
         while first and last[first - 1].role == "user" != last[common[0]].role:
             first -= 1
         return [turn.event_id for turn in (*last[first : common[0]], *gap, *tail)]
     new = [turn.role for turn in now if turn.event_id not in known and turn[1:] not in words]
     goes_on = last[end].role == "agent" and new[:1] == ["user"]
-    if len(common) < 2 or common[1] > first + 1:
-        gap = []
     return [turn.event_id for turn in (*gap, *(tail if goes_on else ()))]
 
 
@@ -79,6 +80,11 @@ def abandoned(stored: Sequence[Event], now: Sequence[SeenTurn], forked_at: datet
     if common:
         return [turn.event_id for turn in stored[common[-1] + 1 :]]
     return [turn.event_id for turn in stored if turn.occurred_at > forked_at]
+
+
+def is_checkpointed(config: RunnableConfig) -> bool:
+    """Tell whether the state of a run is its thread's, not a window that a client sent."""
+    return bool((config.get("configurable") or {}).get("__pregel_checkpointer"))
 
 
 def forked_at(config: RunnableConfig) -> datetime | None:

@@ -19,7 +19,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, Syste
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from langgraph_store.branches import NEVER, forked_at
+from langgraph_store.branches import NEVER, forked_at, is_checkpointed
 from langgraph_store.llm import model_tokens
 from langgraph_store.messages import is_of_a_user, messages_of, spoken_text, turns_of
 from langgraph_store.reflection import HasEngine
@@ -286,7 +286,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         scope, thread_id, graph = key = self._run_key(config, runtime)
         forked = forked_at(config)
         run = RunMessages(forked_at=NEVER if graph and forked else forked)
-        if not graph and forked is None:
+        if not graph and forked is None and is_checkpointed(config):
             run.left = self._feed.removed(scope, thread_id, messages, at_begin=True)
         self._open.begin(key, run, messages)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
-from langgraph_store.branches import forked_at
+from langgraph_store.branches import forked_at, is_checkpointed
 from langgraph_store.messages import messages_of
 from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.turn_feed import TurnFeed
@@ -65,7 +65,9 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
         run = current_config(config)
         scope, thread_id = self._feed.run(run, runtime)
         messages = messages_of(state, self._messages_key)
-        left = self._feed.removed(scope, thread_id, messages, at_begin=False)
+        left: list[str] = []
+        if is_checkpointed(run):
+            left = self._feed.removed(scope, thread_id, messages, at_begin=False)
         return self._feed.hand_over(scope, thread_id, messages, left=left, forked_at=forked_at(run))
 
 

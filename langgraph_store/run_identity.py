@@ -13,7 +13,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from shared_core import InvalidInput, Scope
-from shared_core.core import zone_of
+from shared_core.core import ambient_zone
 
 IdSource: TypeAlias = str | Callable[[RunnableConfig, Any], str]
 """An id, or a function that returns it from the config and the context of a run."""
@@ -67,12 +67,12 @@ class RunIdentity:
     def zone(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> tzinfo | None:
         """Return the time zone of the user, or None for that of the memory.
 
-        It is ZONE_KEY of config["configurable"], else of the context. Raises InvalidInput.
+        It is ZONE_KEY of config["configurable"], else of the context.
         """
         runtime = runtime or _runtime()
         context = runtime.context if runtime else None
         named = _field(config.get("configurable"), ZONE_KEY) or _field(context, ZONE_KEY)
-        return zone_of(named or None, ZONE_KEY)
+        return ambient_zone(named, ZONE_KEY)
 
 
 def current_config(config: RunnableConfig | None = None) -> RunnableConfig:

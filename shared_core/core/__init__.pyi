@@ -27,5 +27,5 @@ from .namespaces import (
 from .retention_policy import RetentionPolicy as RetentionPolicy
 from .shown import shown as shown
 from .telemetry import search_failed as search_failed
-from .time_zones import in_zone as in_zone
+from .time_zones import ambient_zone as ambient_zone, in_zone as in_zone
 from .validation import listed as listed, zone_of as zone_of

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared_core.core.validation import zone_of
+from shared_core.errors import InvalidInput
+
+log = logging.getLogger("hippocampus")
 
 
 def zone_name(moment: datetime) -> str | None:
     """Return the name of the zone of an aware moment, else its offset; None for UTC."""
     zone, offset = moment.tzinfo, moment.utcoffset()
-    if isinstance(zone, ZoneInfo) and zone.key and zone.key != "UTC":
+    if isinstance(zone, ZoneInfo) and zone.key and zone.key != "UTC" and _is_known(zone.key):
         return zone.key
     return str(timezone(offset)).removeprefix("UTC") if offset else None
 
 
+def ambient_zone(named: object, what: str) -> tzinfo | None:
+    """Return the zone that an application names for its own use, or None; log one that is none."""
+    try:
+        return zone_of(named or None, what)  # type: ignore[arg-type] # whatever the application has
+    except InvalidInput as error:
+        log.warning("%s; the days are counted in the zone of the memory", error)
+        return None
+
+
+@cache
+def _is_known(key: str) -> bool:
+    try:
+        return bool(ZoneInfo(key))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+
+
 def in_zone(moment: datetime, name: str | None) -> datetime:
-    """Return a moment in the zone that zone_name() named."""
-    return moment if name is None else moment.astimezone(zone_of(name, "time_zone"))
+    """Return a moment in the zone that zone_name() named, or as it is if none here has that name.
+
+    A machine may know fewer zones than the one that wrote the name.
+    """
+    if name is None:
+        return moment
+    try:
+        return moment.astimezone(zone_of(name, "time_zone"))
+    except InvalidInput:
+        return moment
 
 
 def clock_in(clock: Callable[[], datetime], zone: tzinfo) -> Callable[[], datetime]:

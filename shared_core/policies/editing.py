@@ -7,6 +7,7 @@ facts had ended goes on (decision 34). A turn of a session log stays: the log ho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -51,6 +52,7 @@ from shared_core.ports.operations import (
 )
 
 _TURN = ("event_id", "seq", "memory_seq", "text", "occurred_at", "time_zone", "expires_at")
+_MARK = re.compile(r"\[REDACTED: \w+\]")
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
@@ -112,6 +114,27 @@ def version_of(run_id: UUID, event_id: str) -> UUID:
     return uuid5(run_id, event_id)
 
 
+def is_same(old: str, new: str) -> bool:
+    """Tell whether words are the old ones, but for what is masked in these.
+
+    What is masked depends on the turns before, and a turn may be sent again without them. An edit
+    must never bring back what was masked.
+    """
+    first, *others = _MARK.split(old)
+    if not others:
+        return old == new
+    *middle, last = others
+    if not (new.startswith(first) and new.endswith(last)):
+        return False
+    place = len(first)
+    for part in middle:
+        found = new.find(part, place + 1)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return len(new) - len(last) > place
+
+
 def edit_turns(edit: TurnEdit) -> Policy[Edited]:
     """Replace turns by others with the same ids, and set aside turns that left the thread.
 
@@ -132,7 +155,7 @@ def edit_turns(edit: TurnEdit) -> Policy[Edited]:
     turns = [
         one
         for one in map(_Turn._make, stored)
-        if one.event_id not in given or one.text != given[one.event_id].event.text
+        if one.event_id not in given or not is_same(one.text, given[one.event_id].event.text)
     ]
     if not turns:
         return Edited()

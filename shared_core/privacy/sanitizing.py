@@ -19,7 +19,7 @@ from shared_core.core.time_zones import of_user
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import KINDS, PrivacyPolicy
-from shared_core.privacy.told_secrets import is_bare_value, may_follow
+from shared_core.privacy.told_secrets import may_follow, may_hold_value
 
 T = TypeVar("T")
 
@@ -163,8 +163,8 @@ class Intake:
 
 
 def asks_before(events: Sequence[Event]) -> bool:
-    """Tell whether the first of some turns may be a value that an earlier one names."""
-    return bool(events) and is_bare_value(events[0].text)
+    """Tell whether one of the first of some turns may hold a value that an earlier one names."""
+    return any(may_hold_value(event.text) for event in events[:TURNS_BEFORE])
 
 
 def text_before(turns: Sequence[Event]) -> str:

@@ -352,8 +352,6 @@ _MAY_TELL: Final = re.compile(
 """Signs of a text that may tell a secret: a value of an odd shape, or a word for a secret."""
 MAY_FOLLOW: Final = 48
 """Maximum characters of a message whose secret may be named by the message before."""
-BARE: Final = 24
-"""Maximum characters of a message for which the one before is read from the database."""
 MAX_BEFORE: Final = 200
 """Number of characters read of the message before."""
 HIDDEN_SCALE: Final = 0.3
@@ -420,9 +418,9 @@ def may_follow(text: str) -> bool:
     return 0 < len(text) <= MAY_FOLLOW
 
 
-def is_bare_value(text: str) -> bool:
-    """Tell whether a text may be a code or a value of an odd shape, and hardly more."""
-    if not 0 < len(text) <= BARE:
+def may_hold_value(text: str) -> bool:
+    """Tell whether a short text holds a code or a value of an odd shape."""
+    if not may_follow(text):
         return False
     groups = [*SHAPES.values()]
     return any(groups[one.shape] in (CODE, SPELLED, ODD) for one in tokens(text))

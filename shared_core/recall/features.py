@@ -136,8 +136,8 @@ A_WORD, A_SENTENCE = 1, 3
 BRIEF_EXCESS: Final = 0.12
 """Cosine that two texts of one word each have for their brevity alone."""
 TOPIC_EXCESS: Final = 0.13
-"""Cosine not counted where the question has moved towards answers of a topic: statements about
-neither gain about as much, so thresholds set for questions as they stand hold."""
+"""Cosine that doubts do not count where the question has moved towards answers of a topic: they
+were fitted to questions as they stand."""
 
 
 class Matched:
@@ -245,11 +245,10 @@ def _of_turns(found: Matched) -> dict[str, Numbers]:
     coverage, with_previous, of_previous, coverage_around, wide = nameless.coverage(
         np.array([own, own | previous, previous, around, around | two_before | two_after])
     )
-    own_similarity = similarity[:2] - TOPIC_EXCESS * found.asked.pulled
-    known = np.where(np.isnan(own_similarity), 0.0, own_similarity) * there[:2]
-    is_one = (holds[:2].sum(axis=-1) == 1) & (
-        _has_other_words(found.asked) and not _is_asked(found).any()
-    )
+    known = np.where(np.isnan(similarity[:2]), 0.0, similarity[:2]) * there[:2]
+    # The stem of an idiom is no relevance: what it asks for is known by its topic.
+    is_idiom = found.asked.pulled > 0 and _has_other_words(found.asked)
+    is_one = (holds[:2].sum(axis=-1) == 1) & (is_idiom and not _is_asked(found).any())
     read_as_one = nameless.z_around(at)
     return {
         "similarity": known[0],

@@ -133,11 +133,11 @@ async def recall(
     while True:
         with stage("fetch"):
             found = await storage.recall.recall(request)
-        if by_slot and not holds_asked(found.candidates, query):
-            by_slot = False
-            request = replace(request, vector=read.vector, terms=read.terms)
-            asked = _asked(query, options, read, is_pulled=True)
-            continue
+            if by_slot and not holds_asked(found.candidates, query):
+                by_slot = False
+                request = replace(request, vector=read.vector, terms=read.terms)
+                asked = _asked(query, options, read, is_pulled=True)
+                found = await storage.recall.recall(request)
         by_meaning = [] if options.merged_only else nearest(found, options.limit)
         vector_results = [*_relevant(by_meaning, options.min_relevance)]
         relevant = _relevant(ranked(found, asked, by=by), options.min_relevance)

@@ -36,7 +36,7 @@ SHARPNESS: Final = 20.0
 """How much a nearer topic counts more than a farther one."""
 PULL: Final = 1.3
 """Weight of the answers of a topic beside the question, where it counts in full."""
-LEAST_SHARE: Final = 0.05
+LEAST_SHARE: Final = 0.15
 """Smaller shares of topics do not count."""
 OTHER: Final = "other"
 """The topic of questions about anything else."""

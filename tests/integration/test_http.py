@@ -91,8 +91,12 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(client, share
 async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, ana):
     of_ana = {"user_id": "ana", "app": ana.app, "thread_id": "monday"}
     body = {**of_ana, "events": [TURN]}
-    assert {"new": ["1"], "edited": [], "set_aside": []} == (await client.post("/events", json=body)).json()
-    assert {"new": [], "edited": [], "set_aside": []} == (await client.post("/events", json=body)).json()
+    assert {"new": ["1"], "edited": [], "set_aside": []} == (
+        await client.post("/events", json=body)
+    ).json()
+    assert {"new": [], "edited": [], "set_aside": []} == (
+        await client.post("/events", json=body)
+    ).json()
     assert await shared_memory.flush(60)
     graph = (await client.get("/graph/ana", params={"app": ana.app})).json()
     assert ("success", "ana") == (graph["status"], graph["user_id"])

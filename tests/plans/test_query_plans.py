@@ -153,8 +153,8 @@ USERS, PER_USER, OVER = 500, 40, 5
 TURN: dict[str, object] = {
     "tenant": "/app/u7/", "thread_id": "new", "event_id": "e", "author": "user", "role": "user",
     "text": "tea", "metadata": "{}", "occurred_at": "2026-03-01", "time_zone": None,
-    "importance": 5.0, "expires_at": None, "context": 5, "once": True, "now": "2026-03-01", "max_events": 100,
-    "timeout": timedelta(minutes=30), "max_duration": timedelta(hours=24),
+    "importance": 5.0, "expires_at": None, "context": 5, "once": True, "now": "2026-03-01",
+    "max_events": 100, "timeout": timedelta(minutes=30), "max_duration": timedelta(hours=24),
 }  # fmt: skip
 
 
