@@ -343,7 +343,9 @@ _OPENED: Final = re.compile(
 )
 """Words for what a secret opens, or for a secret."""
 UNNAMED: Final = 2.0
-"""How much more a text needs that names nothing that a secret opens."""
+"""How much more a value needs that stands near no name of what a secret opens."""
+NEAR: Final = 200
+"""Number of characters around a value in which such a name counts."""
 _MAY_TELL: Final = re.compile(
     r"\d|[a-z][A-Z]|\w[_@#$%^&*+~-]\w"
     rf"|(?i:{_ENGLISH}[ -]{_ENGLISH}(?!\w))|[{_CHINESE}][ 、]?个?[{_CHINESE}]"
@@ -443,18 +445,23 @@ def told_secrets(
     Both texts must be in plain-width digits and letters. before: the message before it. weights:
     those of the package by default.
     """
+    import numpy as np
+
     named = tokens_before(text, before)
     if not may_tell(text) and not _NAMES_SECRET.search(before[-MAX_BEFORE:] if named else ""):
         return []
     found, weights = tokens(text), weights or shipped_weights()
     least = weights.least[any(one.shape == _SHAPE["han"] for one in (*found, *named))]
-    if not named and not _OPENED.search(text):
-        least += UNNAMED
+    opened = np.array([match.start() for match in _OPENED.finditer(text)] or [-2 * NEAR])
     spans: list[tuple[int, int]] = []
     for start in range(0, len(found), SIZE):
         first = max(0, start - AROUND)
         piece = found[first : start + SIZE + AROUND]
         score = _scores(weights, piece, named)[start - first :][:SIZE]
+        if not named:
+            begins = np.array([one.start for one in found[start : start + SIZE]])
+            place = np.minimum(np.searchsorted(opened, begins - NEAR), len(opened) - 1)
+            score -= UNNAMED * (np.abs(opened[place] - begins) > NEAR)
         spans += _spans(found[start : start + SIZE], score, least)
     return spans
 

@@ -30,13 +30,13 @@ NUMBERS: Final = "e5_topics.npz"
 TOPICS: Final = "topics.toml"
 READ_CHARACTERS: Final = 120
 """Maximum characters of a question that is read; a longer text asks for more than a topic."""
-LEAST_LIKE, MOST_LIKE = 0.35, 0.6
+LEAST_LIKE, MOST_LIKE = 0.6, 0.75
 """Cosine with a question of a topic at which it begins to count, and counts in full."""
 SHARPNESS: Final = 20.0
 """How much a nearer topic counts more than a farther one."""
 PULL: Final = 1.3
 """Weight of the answers of a topic beside the question, where it counts in full."""
-LEAST_SHARE: Final = 0.15
+LEAST_SHARE: Final = 0.05
 """Smaller shares of topics do not count."""
 OTHER: Final = "other"
 """The topic of questions about anything else."""

@@ -20,7 +20,7 @@ async def read(question: str, model: str = E5.model) -> ReadQuestion:
     ("how do I earn my daily bread?", "job"), ("what's my trade?", "job"), ("我是干嘛的", "job"),
     ("who did I work for previously", "past_job"), ("我之前在哪家单位", "past_job"),
     ("which area is my place in", "home"), ("我住哪个区", "home"), ("我原来住哪", "past_home"),
-    ("where do I hail from", "origin"), ("how do I get to the office", "commute"),
+    ("how do I get to the office", "commute"),
     ("anything I can't eat?", "food"), ("点外卖有什么忌口要注意的", "food"),
     ("what's wrong with my back", "health"), ("送礼要避开什么", "gift"),
     ("我闲的时候玩啥", "hobby"), ("where does my mother live?", None), ("我妈住哪", None),
