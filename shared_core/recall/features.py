@@ -136,8 +136,8 @@ A_WORD, A_SENTENCE = 1, 3
 BRIEF_EXCESS: Final = 0.12
 """Cosine that two texts of one word each have for their brevity alone."""
 TOPIC_EXCESS: Final = 0.13
-"""Cosine that doubts do not count where the question has moved towards answers of a topic: they
-were fitted to questions as they stand."""
+"""Cosine that does not count as relevance, nor in doubts, where the question has moved towards
+answers of a topic: both were fitted to questions as they stand."""
 
 
 class Matched:
