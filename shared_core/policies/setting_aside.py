@@ -150,7 +150,7 @@ def set_aside(
     ending = {row[0]: row for rows in edges for row in rows}
     # The end is when the user asked, so that a later turn may state it again.
     going = put_aside(about, facts, ending.values(), min(asked_at, now), now, until)
-    if not going.log:  # what an earlier run set aside counts: it must not come back by an undo
+    if not going.memories and not ending:
         return SetAside(run_id=None)
     if most is not None and len(going.memories) > most:
         return SetAside(run_id=None, is_too_much=True)
