@@ -72,6 +72,7 @@ UNTIL: Final = re.compile(
     r"\b(?:until|till?|to|up to)(?: the)?(?: (?:start|beginning) of(?: the)?)? $", re.IGNORECASE
 )
 UNTIL_AFTER: Final = None
+"""What ends a period from behind; only Chinese has such a word."""
 FROM: Final = re.compile(r"\bfrom $", re.IGNORECASE)
 FUTURE: Final = re.compile(
     r"\b(?:will|going to|'ll|next|upcoming|plan(?:ning|s)? to|about to|due)\b", re.IGNORECASE
@@ -199,7 +200,7 @@ def _part(span: Span, part: str | None) -> Span:
 
 
 def _ago(match: re.Match[str], group: str, sign: int, unit: str, now: datetime) -> Span | None:
-    """Return the time so many units ago; None if the number is not whole."""
+    """Return the time that is a counted number of units ago, or None if the count is not whole."""
     is_one = match[group].lower() in ("a", "an")
     count = whole_count(match.string, *match.span(group), "en")
     if count is None and not is_one:

@@ -173,7 +173,7 @@ def _times(rows: Iterable[Row]) -> defaultdict[UUID, set[datetime]]:
 
 
 def _unsaid(rows: Iterable[Row]) -> set[UUID]:
-    """Return the facts or edges of which no turn is remembered: an edit replaced them all."""
+    """Return the facts or edges without a remembered turn: an edit replaced all their turns."""
     every = list(rows)
     return {row[0] for row in every} - {row[0] for row in every if row[3] is not None}
 
