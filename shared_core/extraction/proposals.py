@@ -49,7 +49,10 @@ SINGLE: Final = frozenset(
 SURE_RULE: Final = 0.85
 """Least probability of an instruction that no word of style marks."""
 OWNED: Final = re.compile(r"(?:\b(?:my|our)|我|我家|^)\s*$", re.IGNORECASE)
-KIN_WORD: Final = re.compile(r"^[^\W\d_]+", re.IGNORECASE)
+KIN_WORD: Final = re.compile(r"^[^\W_]+(?: [^\W_]+)?", re.IGNORECASE)
+COUNTED_KIN: Final = re.compile(r"\d|(?:two|three|four|five|both|twins)\b|[两俩二三四五双龙]", re.I)
+IN_A_ROW: Final = re.compile(r"[\s…,，、:：()（）&]{1,12}(?:(?:and|和|跟)[\s…,，、()（）]{0,8})?")
+"""What stands between a relative and a name beside it, or the last of several."""
 MAX_SENTENCE: Final[dict[Language, int]] = {"en": 180, "zh": 70}
 COUNT: Final = re.compile(
     r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
@@ -88,7 +91,7 @@ class Proposal:
     """The words of a span that may be worth a fact, and what stands around them.
 
     before: the text up to them. after: the text from them on. kin: "" for the user. of_kin: the
-    text from the word for the relative on.
+    text from the word for the relative on. between: what stands between both, other values masked.
     """
 
     words: str
@@ -100,6 +103,7 @@ class Proposal:
     tag: Tag
     kin: str
     of_kin: str
+    between: str
     is_over: bool
 
 
@@ -164,14 +168,14 @@ def is_of_kin(proposal: Proposal, lang: Language) -> bool:
 
 def is_named_there(proposal: Proposal) -> bool:
     """Tell whether a name stands beside the word for a relative: 儿子叫豆豆."""
-    begin = len(proposal.before) + len(proposal.after) + proposal.span.end - proposal.span.start
-    kin_at = begin - len(proposal.of_kin)
-    whole = proposal.before + proposal.words + proposal.after
-    if kin_at > proposal.span.start:
-        return not NAME_APART.search(whole[proposal.span.end : kin_at])
-    between = KIN_WORD.sub("", whole[kin_at : proposal.span.start], count=1)
-    is_apposed = bool(OWNED.search(whole[:kin_at])) and between.strip() in (",", "，")
-    return is_apposed or not KIN_APART.search(between)
+    begin = len(proposal.before) + len(proposal.words) + len(proposal.after) - len(proposal.of_kin)
+    if begin > proposal.span.start:
+        return not NAME_APART.search(proposal.between)
+    between = KIN_WORD.sub("", proposal.between, count=1)
+    whole = proposal.before + proposal.words
+    if OWNED.search(whole[:begin]) or COUNTED_KIN.match(proposal.of_kin):
+        return bool(IN_A_ROW.fullmatch(between)) or not KIN_APART.search(between)
+    return not KIN_APART.search(between)
 
 
 def before_in_clause(proposal: Proposal) -> str:
