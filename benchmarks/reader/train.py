@@ -29,7 +29,7 @@ from benchmarks.reader.generate import Generator, Labelled
 from shared_core.extraction.span_tagger import CERTAIN, WEIGHTS
 from shared_core.models.e5_file import E5File, shipped_file
 from shared_core.models.e5_network import SHARED_LAYERS, WEIGHT_LIMIT
-from shared_core.models.e5_reader import LAYERS
+from shared_core.models.e5_reader import LAYERS, StoredLayers
 from shared_core.models.e5_tokens import Tokenizer
 
 OUT: Final = Path(__file__).parents[2] / "shared_core" / "extraction" / WEIGHTS
@@ -39,6 +39,8 @@ BATCH_PIECES: Final = 1300
 RATE, HEAD_RATE = 2e-4, 2e-3
 DROPOUT: Final = 0.1
 SMOOTHING: Final = 1 - CERTAIN
+WARM_UP: Final = 50
+"""Steps in which the rate rises."""
 GATE_WEIGHT, OVER_WEIGHT = 0.3, 0.5
 MADE: Final = 2_000
 """Turns of the frames in each language."""
@@ -275,6 +277,24 @@ def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
     return arrays
 
 
+@torch.no_grad()
+def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
+    """Read stored weights into a model, to train them on."""
+    with np.load(path) as arrays:
+        if bytes(arrays["slots"]).decode().split("\n") != list(slots):
+            raise SystemExit(f"{path} was trained for other slots: train anew, without --begin")
+        stored = StoredLayers(arrays)
+        for number, layer in zip(LAYERS, model.layers, strict=True):
+            for name, value in layer.named_parameters():
+                part = f"l{number}.{name[:-1]}.{name[-1]}"
+                one = stored.matrix(part, 0) if value.ndim == 2 else stored.vector(part)
+                value.copy_(torch.tensor(one))
+        for name in ("tag", "over", "gate"):
+            head = getattr(model, name)
+            head.weight.copy_(torch.tensor(arrays[f"{name}.w"].astype(np.float32).T))
+            head.bias.copy_(torch.tensor(arrays[f"{name}.b"]))
+
+
 def averaged(model: Tagger, minutes: float) -> float:
     """Average the gradients over all processes. Returns the average of minutes."""
     if not distributed.is_initialized():
@@ -311,6 +331,8 @@ def train(given: argparse.Namespace) -> None:
     optimizer = torch.optim.AdamW(
         [{"params": body, "lr": RATE}, {"params": heads, "lr": HEAD_RATE}], weight_decay=0.01
     )
+    if given.begin:
+        unpack(model, given.begin, names)
     torch.manual_seed(given.seed + rank)  # other dropout in each process
     began, step, spent = time.monotonic(), 0, 0.0
     for epoch in range(given.epochs):
@@ -324,7 +346,8 @@ def train(given: argparse.Namespace) -> None:
         for group in groups:
             step += 1
             some = [learned[place] for place in group]
-            share = min(step / 200, 1.0) * max(0.02, 1 - max(step / steps, spent / given.minutes))
+            done = max(step / steps, spent / given.minutes)
+            share = min(step / WARM_UP, 1.0) * max(0.02, 1 - done)
             for one, rate in zip(optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
                 one["lr"] = rate * share
             model.train()
@@ -353,6 +376,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--minutes", type=float, default=40.0, help="the most time to take")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--begin", type=Path, help="stored weights to train on, not those of e5")
     parser.add_argument("--out", type=Path, default=OUT)
     train(parser.parse_args())
 

@@ -62,10 +62,11 @@ FAR: Final = re.compile(
     r"\b(?:20\d\d|jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)|20\d\d年|月", re.I
 )
 STARTS: Final = re.compile(
-    r"\b(?:start|begin|join|mov|transfer)(?:s|e|es|ing|ning)?\b|入职|入職|报到|報到|上班|搬到|搬去|调到|見$|见$",
-    re.I,
+    r"\b(?:start|begin|join|move|transfer)s?\b|\b(?:start|join|mov|transferr|beginn)ing\b"
+    r"|入职|入職|报到|報到|上班|搬到|搬去|调到|調到",
+    re.IGNORECASE,
 )
-"""What tells that a job or a home begins."""
+"""What tells that a job or a home begins; in English, on a day to come."""
 WENT: Final = re.compile(
     r"\b(?:went|was|were|had|been|got back|came back|last (?:week|month|year|night)|yesterday|ago"
     r"|just \w+ed)\b|昨|上周|上个月|上個月|去年|刚|剛|去了|isn'?t|not\b",
@@ -404,9 +405,9 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
         lapses = lapses_at(original, event.occurred_at)
         if lapses is None and all(map(is_proposed, facts)) and FAR.search(original):
             lapses = event.occurred_at + FAR_PLAN
-    begins = None
-    if to_come and all(map(is_proposed, facts)) and STARTS.search(original):
-        begins = to_begin_at(original, event.occurred_at)
+    begins, starts = None, STARTS.search(original)
+    if starts and any(dated) and all(map(is_proposed, facts)):
+        begins = to_begin_at(original, event.occurred_at, future=starts[0].isascii())
     if to_come and not (lapses or begins):
         return None
     found = []

@@ -39,6 +39,8 @@ ANIMAL: Final = "pet"
 TRUST: Final = 0.8
 """Factor on the tagger's probability: a rule is believed before the reader."""
 NOTE: Final = "note"
+NAMES: Final = frozenset(["kin_name", "pet_name"])
+"""Tags of names of others than the user."""
 SURE_OR_SILENT: Final = frozenset(["health", "allergy", "medication", "kin_health", "kin_allergy"])
 """Tags whose values are not noted where the slot is not sure: a false one does harm."""
 UNCUT_SURE: Final = 0.9
@@ -53,8 +55,6 @@ INSIDE: Final = re.compile(
     r".?[A-Za-z0-9'’\u00c0-\u024f][A-Za-z0-9'’\u00c0-\u024f]\Z|\d[.,]\d\Z|.\d[.,]\Z", re.DOTALL
 )
 """Characters before a place and the one after it, if the place is inside of a word or number."""
-NAMED_BESIDE: Final = frozenset(["kin_name", "pet_name", "kin_age"])
-"""Tags of values that stand in a row: names of children, with their ages."""
 SHORTEST_NAME: Final = 2
 """Minimum characters of a name before a time."""
 LONGEST_TIME: Final = 4
@@ -152,11 +152,14 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
         return ReaderSpans()
     tagged = tagger.tag(text)
     rules = load_reader_rules(lang)
+    silent = SURE_OR_SILENT
+    if not any(one.slot == KIN for one in tagged.spans):
+        silent |= NAMES  # somebody whom no word relates to the user
     found = []
     for one in joined(tagged.spans, text):
         if one.slot == KIN or one.sure >= rules.slot_floor:
             found.append(one)
-        elif one.slot not in SURE_OR_SILENT and one.value * tagged.gate >= rules.value_floor:
+        elif one.slot not in silent and one.value * tagged.gate >= rules.value_floor:
             note = "kin_note" if load_tags()[one.slot].of_kin else "note"
             found.append(replace(one, slot=note, sure=one.value))
     return ReaderSpans(spans=tuple(found), ended=tagged.ended)
@@ -200,9 +203,8 @@ def holds(text: str, words: str) -> bool:
     at = text.find(words)
     while at >= 0:
         end = at + len(words)
-        if not (
-            INSIDE.match(text[max(at - 2, 0) : at + 1]) or INSIDE.match(text[end - 2 : end + 1])
-        ):
+        cuts = [place for place in (at, end) if 0 < place < len(text)]
+        if not any(INSIDE.match(text[max(one - 2, 0) : one + 1]) for one in cuts):
             return True
         at = text.find(words, at + 1)
     return False
@@ -212,12 +214,14 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
     """Return the words of a span with what stands around them."""
     text, lang = passage.text, passage.language
     kin, begin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ("", 0)
-    others = [one for one in read.spans if one is not span and one.slot in NAMED_BESIDE]
+    others = [one for one in read.spans if one is not span and one.slot not in NAMES_KIN]
     clause = clause_around(text, span)
     quits = load_reader_rules(lang).words["quits"]
     may_quit = tag.slot.rpartition(".")[2] not in (RULE, "dislike")
     is_over = span in read.ended or (may_quit and bool(quits.search(text[: span.start])))
-    if span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang):
+    is_cut = span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang)
+    of_nobody = tag.of_kin and not (kin or is_over or span.slot in SURE_OR_SILENT)
+    if is_cut or (of_nobody and tag.shape != "name"):
         tag = load_tags()[NOTE]
     return Proposal(
         words=whole_words(text, span, lang),
