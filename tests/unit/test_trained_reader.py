@@ -86,6 +86,27 @@ def test_the_reader_should_find_this_too(text, slot, value):
     assert [value] == [one.value for one in drafts(text) if one.slot == slot]
 
 
+def test_a_count_and_the_names_after_it_go_together():
+    found = drafts("our two boys, Max (7) and Ben (4), both hate peas")
+    assert [("parent_of", "two boys"), ("relation.son", "Max"), ("relation.son", "Ben")] == [
+        (one.slot, one.value) for one in found
+    ]
+
+
+@every_case(
+    ("i start at Lidl on december 1", "employer", 12), ("下个月我搬到泉州", "residence", 4),
+)  # fmt: skip
+def test_what_begins_on_a_day_to_come_holds_from_then_on(text, slot, month):
+    [fact] = drafts(text)
+    assert (fact.slot, fact.foretells) == (slot, True)
+    assert (fact.valid_from.month, fact.valid_from.day) == (month, 1)
+
+
+@every_case("感觉自己乳糖不耐", "估计是过敏性鼻炎", "type 1 since he was nine")
+def test_an_illness_of_no_sure_slot_is_not_noted(text):
+    assert drafts(text) == []
+
+
 @every_case(*NOTED)
 def test_what_fits_no_slot_is_noted_as_it_was_said(text, said):
     [note] = drafts(text)
