@@ -218,7 +218,7 @@ def fits(proposal: Proposal, lang: Language) -> bool:
     found = load_reader_rules(lang).words
     if not re.search(r"\w", words) or found["no_value"].fullmatch(words):
         return False
-    if PRIVILEGE.search(words):
+    if PRIVILEGE.search(proposal.clause if proposal.tag.whole else words):
         return False
     if len(words) > MAX_VALUE_CHARACTERS or (len(words) == 1 and not single):
         return False
