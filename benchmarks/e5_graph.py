@@ -1,11 +1,11 @@
-"""Make the graph of multilingual-e5-small that shared_core.models.e5_network runs.
+"""Make the graphs that shared_core.models.e5_network and e5_reader run.
 
-    python -m benchmarks.e5_graph [FILE]
+    python -m benchmarks.e5_graph
 
-Needs the package onnx. The graph holds no weights: each is declared as external data, with its
-shape. Inputs: x (texts, tokens, 384), the summed vectors of word, place and type; lengths (texts,),
-tokens of each text; mask (texts, tokens, 1), 1 / length for a token and 0 for padding. Output:
-mean (texts, 384).
+Needs the package onnx. The graphs hold no weights: each is declared as external data, with its
+shape. Inputs: x (texts, tokens, 384), the summed vectors of word, place and type, or for the reader
+the states after the shared layers; lengths (texts,), tokens of each text; mask (texts, tokens, 1),
+1 / length for a token and 0 for padding. Outputs: mean (texts, 384), and states.
 
 Matrices are multiplied in int8. Each token is divided by its largest activation, so that one fixed
 scale serves all: then a vector does not depend on its batch, as it does with the scale of a whole
@@ -14,8 +14,7 @@ batch that onnxruntime's own quantisation takes.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from shared_core.models import e5_network
+from shared_core.models import e5_network, e5_reader
 from shared_core.models.e5_file import E5File, shipped_file
 
 MICROSOFT = "com.microsoft"
@@ -86,28 +85,49 @@ class Graph:
         return self.node("LayerNormalization", inputs, name, axis=-1, epsilon=epsilon)
 
 
-def build(file: E5File) -> onnx.ModelProto:
-    """Return the graph for the model in a file."""
-    graph = Graph()
+def build(file: E5File) -> dict[str, onnx.ModelProto]:
+    """Return the graphs for the model in a file, by their names."""
+    shared = e5_network.SHARED_LAYERS
+    lower, upper, reader = (Graph() for _ in range(3))
+    lower.declare(e5_network.lower_weights(file))
+    states = _layers(lower, lower.norm("x", "e", file.epsilon), range(shared), file)
+    made = {e5_network.LOWER: _made(lower, file, [], _value(states, file))}
+    above = range(shared, file.layers)
+    upper.declare(e5_network.layer_weights(file, above))
+    x = _layers(upper, "x", above, file)
+    upper.constant("tokens", np.array([1], np.int64))
+    upper.node("Mul", [x, "mask"], "masked")
+    upper.node("ReduceSum", ["masked", "tokens"], "mean", keepdims=0)
+    mask = helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["B", "L", 1])
+    mean = helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["B", file.hidden])
+    made[e5_network.UPPER] = _made(upper, file, [mask], mean)
+    reader.declare(e5_network.layer_weights(file, e5_reader.LAYERS))
+    states = _layers(reader, "x", e5_reader.LAYERS, file)
+    made[e5_reader.GRAPH] = _made(reader, file, [], _value(states, file))
+    return made
+
+
+def _layers(graph: Graph, x: str, numbers: Iterable[int], file: E5File) -> str:
+    """Add layers and return the name of the states after them."""
     graph.constant("last", np.array([-1], np.int64))
-    graph.constant("tokens", np.array([1], np.int64))
     graph.constant("thirds", np.array([file.hidden] * 3, np.int64))
     graph.constant("step", np.array(1 / 127, np.float32))
     graph.constant("middle", np.array(128, np.uint8))
-    graph.declare(e5_network.weights(file))
-    x = graph.norm("x", "e", file.epsilon)
-    for number in range(file.layers):
+    for number in numbers:
         x = _layer(graph, x, f"l{number}.", file)
-    graph.node("Mul", [x, "mask"], "masked")
-    graph.node("ReduceSum", ["masked", "tokens"], "mean", keepdims=0)
+    return x
+
+
+def _value(name: str, file: E5File) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["B", "L", file.hidden])
+
+
+def _made(
+    graph: Graph, file: E5File, inputs: Sequence[onnx.ValueInfoProto], output: onnx.ValueInfoProto
+) -> onnx.ModelProto:
+    lengths = helper.make_tensor_value_info("lengths", TensorProto.INT32, ["B"])
     made = helper.make_graph(
-        graph.nodes, "multilingual-e5-small",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", "L", file.hidden]),
-            helper.make_tensor_value_info("lengths", TensorProto.INT32, ["B"]),
-            helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["B", "L", 1]),
-        ],
-        [helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["B", file.hidden])],
+        graph.nodes, "multilingual-e5-small", [_value("x", file), lengths, *inputs], [output],
         graph.constants,
     )  # fmt: skip
     operators = [helper.make_opsetid("", ONNX_OPERATORS), helper.make_opsetid(MICROSOFT, 1)]
@@ -130,11 +150,11 @@ def _layer(graph: Graph, x: str, name: str, file: E5File) -> str:
 
 
 def main() -> None:
-    default = Path(e5_network.__file__).with_name(e5_network.GRAPH)
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else default
-    made = build(E5File(shipped_file())).SerializeToString(deterministic=True)
-    path.write_bytes(made)
-    print(f"{path}: {len(made):,} bytes")
+    folder = Path(e5_network.__file__).parent
+    for name, graph in build(E5File(shipped_file())).items():
+        stored = graph.SerializeToString(deterministic=True)
+        folder.joinpath(name).write_bytes(stored)
+        print(f"{name}: {len(stored):,} bytes")
 
 
 if __name__ == "__main__":

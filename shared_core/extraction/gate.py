@@ -94,9 +94,9 @@ def _may_hold_a_fact(text: str) -> bool:
     # Deferred: numpy takes a moment to load.
     from shared_core.extraction.span_tagger import load_tagger
 
-    return any(
-        load_tagger(one.language).tag(one.text).gate >= LEAST_FACT
-        for one in passages(own_sentences(text))
+    tagger = load_tagger()
+    return tagger is None or any(
+        tagger.tag(one.text).gate >= LEAST_FACT for one in passages(own_sentences(text))
     )
 
 

@@ -33,23 +33,17 @@ LEFT: Final = frozenset(["residence", "employer"])
 """Slots whose value may be named as the one that was left: "from Austin to Denver"."""
 UNCUT: Final = frozenset(["residence", "employer", "origin", "name"])
 """Slots with one value. A Chinese word cut short must not take the place of that value."""
-LEAST_CLAUSE: Final[dict[Language, int]] = {"en": 2, "zh": 4}
-MAX_BARE: Final[dict[Language, int]] = {"en": 9, "zh": 16}
-"""Words, or Chinese characters, of a clause that is kept as a whole; the most if it does not name
-the user."""
 PLANS: Final = frozenset(["plan", "note", "schedule"])
 """Slots of what may be called off."""
 SURE_BARE: Final = 0.8
 """Least probability of a value in a clause that does not name the user."""
-SINGLE: Final = frozenset(
-    ["name", "residence", "employer", "job", "birthday", "rent", "salary", "age", "marital_status"]
-)
-"""Slots with one value, which a long prompt seldom tells and must not replace."""
 SURE_RULE: Final = 0.85
 """Least probability of an instruction that no word of style marks."""
 OWNED: Final = re.compile(r"(?:\b(?:my|our)|我|我家|^)\s*$", re.IGNORECASE)
-KIN_WORD: Final = re.compile(r"^[^\W\d_]+", re.IGNORECASE)
-MAX_SENTENCE: Final[dict[Language, int]] = {"en": 180, "zh": 70}
+KIN_WORD: Final = re.compile(r"^[^\W_]+(?: [^\W_]+)?", re.IGNORECASE)
+COUNTED_KIN: Final = re.compile(r"\d|(?:two|three|four|five|both|twins)\b|[两俩二三四五双龙]", re.I)
+IN_A_ROW: Final = re.compile(r"[\s…,，、:：()（）&]{1,12}(?:(?:and|和|跟)[\s…,，、()（）]{0,8})?")
+"""What stands between a relative and a name beside it, or the last of several."""
 COUNT: Final = re.compile(
     r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
     re.IGNORECASE,
@@ -60,11 +54,6 @@ NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 NO_QUANTITY: Final = re.compile(r"(?:19|20)\d\d年|[岁歲]|\d ?(?:yo|y/o|years?)\b", re.IGNORECASE)
-DATE: Final = re.compile(
-    r"\d|[一二三四五六七八九十正腊]月|初[一二三四五六七八九十]|[节節至夕夜底头頭]|前一天"
-    r"|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec|christmas|halloween|new year)",
-    re.IGNORECASE,
-)
 OTHER_UNIT: Final = re.compile(
     r"\s*(?:kg|cm|km|%|\.\d|lbs?|pounds?|kilos?|minutes?|hours?|days?|weeks?|months?|bucks"
     r"|公斤|斤|厘米|米|块|元|号|月|点|分)"
@@ -87,7 +76,7 @@ class Proposal:
     """The words of a span that may be worth a fact, and what stands around them.
 
     before: the text up to them. after: the text from them on. kin: "" for the user. of_kin: the
-    text from the word for the relative on.
+    text from the word for the relative on. between: what stands between both, other values masked.
     """
 
     words: str
@@ -99,6 +88,7 @@ class Proposal:
     tag: Tag
     kin: str
     of_kin: str
+    between: str
     is_over: bool
 
 
@@ -147,8 +137,6 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         tag.slot in LEFT and found["left"].search(proposal.before),
         slot == "allergy" and found["unlike"].search(proposal.after),
         slot in PLANS and found["over"].search(clause),
-        slot == "birthday" and not found["born"].search(proposal.sentence),
-        tag.slot in SINGLE and len(proposal.sentence) > MAX_SENTENCE[lang],
     ]
     return not any(vetoes)
 
@@ -162,14 +150,14 @@ def is_of_kin(proposal: Proposal, lang: Language) -> bool:
 
 def is_named_there(proposal: Proposal) -> bool:
     """Tell whether a name stands beside the word for a relative: 儿子叫豆豆."""
-    begin = len(proposal.before) + len(proposal.after) + proposal.span.end - proposal.span.start
-    kin_at = begin - len(proposal.of_kin)
-    whole = proposal.before + proposal.words + proposal.after
-    if kin_at > proposal.span.start:
-        return not NAME_APART.search(whole[proposal.span.end : kin_at])
-    between = KIN_WORD.sub("", whole[kin_at : proposal.span.start], count=1)
-    is_apposed = bool(OWNED.search(whole[:kin_at])) and between.strip() in (",", "，")
-    return is_apposed or not KIN_APART.search(between)
+    begin = len(proposal.before) + len(proposal.words) + len(proposal.after) - len(proposal.of_kin)
+    if begin > proposal.span.start:
+        return not NAME_APART.search(proposal.between)
+    between = KIN_WORD.sub("", proposal.between, count=1)
+    whole = proposal.before + proposal.words
+    if OWNED.search(whole[:begin]) or COUNTED_KIN.match(proposal.of_kin):
+        return bool(IN_A_ROW.fullmatch(between)) or not KIN_APART.search(between)
+    return not KIN_APART.search(between)
 
 
 def before_in_clause(proposal: Proposal) -> str:
@@ -206,24 +194,19 @@ def may_be_cut(tag: Tag, after: str, lang: Language) -> bool:
 def is_telling(proposal: Proposal, lang: Language) -> bool:
     """Tell whether a clause is worth to be kept as a whole.
 
-    It has more than a word, is no part of a long prompt, asks nothing, and names the user unless it
-    is short. An instruction must be one of style or for good.
+    It asks nothing, and is surely a value if it does not name the user. An instruction must be one
+    of style or for good.
     """
     clause, slot, found = proposal.clause, proposal.tag.slot, load_reader_rules(lang).words
-    size = len(clause) if lang == "zh" else len(clause.split())
-    most = MAX_SENTENCE[lang] * (1 if slot.endswith("note") else 2)
-    if size < LEAST_CLAUSE[lang] or len(proposal.sentence) > most:
-        return False
     if slot == RULE:
         is_sure = proposal.span.sure >= SURE_RULE or bool(found["standing"].search(clause))
         return is_sure and not found["harmful"].search(clause)
     if found["asks"].search(clause):
         return False
-    asks = is_question(proposal.sentence)
-    if found["self"].search(clause):
-        return not (asks and proposal.sentence.rstrip(" ?？").endswith(clause))
-    is_sure = proposal.span.value >= SURE_BARE and not asks
-    return is_sure and size <= MAX_BARE[lang] and not found["others"].match(clause)
+    if is_question(proposal.sentence) and proposal.sentence.rstrip(" ?？").endswith(clause):
+        return False
+    is_sure = proposal.span.value >= SURE_BARE and not found["others"].match(clause)
+    return is_sure or bool(found["self"].search(clause))
 
 
 def fits(proposal: Proposal, lang: Language) -> bool:
@@ -233,16 +216,14 @@ def fits(proposal: Proposal, lang: Language) -> bool:
     found = load_reader_rules(lang).words
     if not re.search(r"\w", words) or found["no_value"].fullmatch(words):
         return False
-    if PRIVILEGE.search(words):
+    if PRIVILEGE.search(proposal.clause if proposal.tag.whole else words):
         return False
     if len(words) > MAX_VALUE_CHARACTERS or (len(words) == 1 and not single):
         return False
     looks = {
         "name": lambda: is_name(words, load_rules(lang)),
         "age": lambda: is_age(words, proposal.after),
-        "date": lambda: bool(DATE.search(words)),
         "quantity": lambda: is_quantity(words, proposal.after),
-        "count": lambda: bool(HAN_CHARACTER.search(words)) or " " in words,
         "place": lambda: not COUNT.fullmatch(words) and not found["no_place"].search(words),
         "words": lambda: proposal.tag.slot in COUNTED or not COUNT.fullmatch(words),
     }

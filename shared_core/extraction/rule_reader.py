@@ -28,7 +28,7 @@ from shared_core.nlp.coreference import (
     resolve_persons,
     subject_of,
 )
-from shared_core.nlp.dates import begins_at, lapses_at
+from shared_core.nlp.dates import begins_at, lapses_at, to_begin_at
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
@@ -64,6 +64,12 @@ FAR_PLAN: Final = timedelta(days=1100)
 FAR: Final = re.compile(
     r"\b(?:20\d\d|jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)|20\d\d年|月", re.I
 )
+STARTS: Final = re.compile(
+    r"\b(?:start|begin|join|move|transfer)s?\b|\b(?:start|join|mov|transferr|beginn)ing\b"
+    r"|入职|入職|报到|報到|上班|搬到|搬去|调到|調到",
+    re.IGNORECASE,
+)
+"""What tells that a job or a home begins; in English, on a day to come."""
 WENT: Final = re.compile(
     r"\b(?:went|was|were|had|been|got back|came back|last (?:week|month|year|night)|yesterday|ago"
     r"|just \w+ed)\b|昨|上周|上个月|上個月|去年|刚|剛|去了|isn'?t|not\b",
@@ -185,7 +191,7 @@ def propose(
             sentence = proposal.sentence
             if draft.slot in switched_off(sentence, lang, without):
                 continue
-            if is_read(draft, sentence, reading.facts):
+            if is_read(draft, reading.facts):
                 continue
             around = proposal.of_kin if proposal.kin else sentence
             about = about_whom(draft, around, lang, discourse)
@@ -199,10 +205,10 @@ def propose(
             yield from in_time([about], sentence, event) or ()
 
 
-def is_read(draft: FactDraft, sentence: str, facts: Collection[FactDraft]) -> bool:
-    """Tell whether rules read the sentence of a note, a retraction's words, or a pet's name."""
+def is_read(draft: FactDraft, facts: Collection[FactDraft]) -> bool:
+    """Tell whether rules read the clause of a note, a retraction's words, or a pet's name."""
     if attribute_of(draft.slot) == NOTE:
-        said = sentence.casefold()
+        said = draft.value.casefold()
         return any(one.value and one.value.casefold() in said for one in facts)
     words = draft.value.casefold()
     if draft.slot == PET_KIND and draft.operation == "assert":
@@ -446,7 +452,8 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
     """Return facts with the times their clause gives, or None if they lie in the future.
 
     A plan needs a date to come, after which it lapses; one of the trained reader may name a month
-    or a year that is not understood, and lapses after FAR_PLAN.
+    or a year that is not understood, and lapses after FAR_PLAN. What it reads as a beginning,
+    "starting at Siemens next week", holds from that day on.
     """
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
@@ -457,13 +464,18 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
         lapses = lapses_at(original, event.occurred_at)
         if lapses is None and all(map(is_proposed, facts)) and FAR.search(original):
             lapses = event.occurred_at + FAR_PLAN
-    if to_come and not lapses:
+    begins, starts = None, STARTS.search(original)
+    if starts and any(dated) and all(map(is_proposed, facts)):
+        begins = to_begin_at(original, event.occurred_at, future=starts[0].isascii())
+    if to_come and not (lapses or begins):
         return None
     found = []
     for draft, has_date in zip(facts, dated, strict=True):
         if attribute_of(draft.slot) == PLAN and draft.operation == "assert":
             if lapses:
                 found.append(replace(draft, valid_until=lapses))
+        elif has_date and begins:
+            found.append(replace(draft, valid_from=begins, foretells=True))
         elif not (has_date and to_come):
             found.append(replace(draft, valid_from=began) if has_date else draft)
     return found

@@ -34,9 +34,17 @@ if TYPE_CHECKING:
 
 KIN: Final = "kin"
 """Tag of the word for a relative."""
+NAMES_KIN: Final = frozenset([KIN, "children_count", "pet_kind"])
+"""Tags whose words tell whose a value is: "our two boys, Max (7) and Ben"."""
+ANIMAL: Final = "pet"
+"""Relation of an animal whose kind is in no list."""
 TRUST: Final = 0.8
 """Factor on the tagger's probability: a rule is believed before the reader."""
 NOTE: Final = "note"
+NAMES: Final = frozenset(["kin_name", "pet_name"])
+"""Tags of names of others than the user."""
+SURE_OR_SILENT: Final = frozenset(["health", "allergy", "medication", "kin_health", "kin_allergy"])
+"""Tags whose values are not noted where the slot is not sure: a false one does harm."""
 UNCUT_SURE: Final = 0.9
 """Least probability at which a Chinese value that may be cut short is noted."""
 OVER: Final = 0.5
@@ -141,15 +149,21 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
     # Deferred: numpy takes a moment to load.
     from shared_core.extraction.span_tagger import load_tagger
 
-    tagged = load_tagger(lang).tag(text)
+    tagger = load_tagger()
+    if tagger is None:
+        return ReaderSpans()
+    tagged = tagger.tag(text)
     rules = load_reader_rules(lang)
+    silent = SURE_OR_SILENT
+    if not any(one.slot == KIN for one in tagged.spans):
+        silent |= NAMES  # somebody whom no word relates to the user
     found = []
     for one in joined(tagged.spans, text):
         if not is_own_word(text, one, lang):
             continue
         if one.slot == KIN or one.sure >= rules.slot_floor:
             found.append(one)
-        elif one.value * tagged.gate >= rules.value_floor:
+        elif one.slot not in silent and one.value * tagged.gate >= rules.value_floor:
             note = "kin_note" if load_tags()[one.slot].of_kin else "note"
             found.append(replace(one, slot=note, sure=one.value))
     ended = tuple(one for one in tagged.ended if is_own_word(text, one, lang, is_over=True))
@@ -183,15 +197,15 @@ def proposed_facts(
     """
     lang = passage.language
     read = read_passage(passage.text, lang)
-    values = [draft.value.casefold() for draft in known if draft.value]
+    values = [draft.value for draft in known if draft.value]
     kept: set[str] = set()
     for span in (*read.ended, *read.spans):
         tag = load_tags().get(span.slot)
         if tag is None or _pattern(lang, span.slot) in without:
             continue
         proposal = proposal_of(passage, read, span, tag)
-        words = proposal.words.casefold()
-        if any(words in one or one in words for one in values):
+        words = proposal.words
+        if any(holds(one, words) or holds(words, one) for one in values):
             continue
         worth = ends(proposal, lang) if proposal.is_over else states(proposal, read.ended, lang)
         if not worth or (tag.whole and proposal.clause in kept):
@@ -202,13 +216,29 @@ def proposed_facts(
             yield draft, proposal
 
 
+def holds(text: str, words: str) -> bool:
+    """Tell whether a text has these words, none of them cut: "Max Lee" has "Max", no "Ma"."""
+    text, words = text.casefold(), words.casefold()
+    at = text.find(words)
+    while at >= 0:
+        end = at + len(words)
+        cuts = [place for place in (at, end) if 0 < place < len(text)]
+        if not any(INSIDE.match(text[max(one - 2, 0) : one + 1]) for one in cuts):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
 def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: Tag) -> Proposal:
     """Return the words of a span with what stands around them."""
     text, lang = passage.text, passage.language
     kin, begin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ("", 0)
+    others = [one for one in read.spans if one is not span and one.slot not in NAMES_KIN]
     clause = clause_around(text, span)
     is_over = span in read.ended or quits_before(text, span, tag, lang)
-    if span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang):
+    is_cut = span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang)
+    of_nobody = tag.of_kin and not (kin or is_over or span.slot in SURE_OR_SILENT)
+    if is_cut or (of_nobody and tag.shape != "name"):
         tag = load_tags()[NOTE]
     return Proposal(
         words=whole_words(text, span, lang),
@@ -220,6 +250,7 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
         tag=tag,
         kin=kin,
         of_kin=text[begin:],
+        between=masked(text, begin, span, others) if kin else "",
         is_over=is_over,
     )
 
@@ -228,6 +259,18 @@ def quits_before(text: str, span: TaggedSpan, tag: Tag, lang: Language) -> bool:
     """Tell whether the words before a span say that it is over: "stopped taking lexapro"."""
     may_quit = tag.slot.rpartition(".")[2] not in (RULE, "dislike")
     return may_quit and bool(load_reader_rules(lang).words["quits"].search(text[: span.start]))
+
+
+def masked(text: str, kin_at: int, span: TaggedSpan, others: Collection[TaggedSpan]) -> str:
+    """Return what stands between the word for a relative and a value, without other values.
+
+    Of "boys, Max (7) and Ben" it is "boys, … (…) and ".
+    """
+    start, end = min(kin_at, span.end), max(kin_at, span.start)
+    for one in sorted(others, key=lambda one: -one.start):
+        if start <= one.start and one.end <= end:
+            text, end = f"{text[: one.start]}…{text[one.end :]}", end - (one.end - one.start) + 1
+    return text[start:end]
 
 
 def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[FactDraft]:
@@ -253,15 +296,6 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
 def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
     """Return the words of a span, with no word, name or number cut; "" if it cannot be bounded."""
     start, end = span.start, span.end
-    if lang == "zh":
-        # Deferred: numpy takes a moment to load.
-        from shared_core.extraction.span_tagger import load_tagger
-
-        for begin, stop in load_tagger(lang).words(text):
-            if begin < start < stop:
-                start = begin
-            if begin < end < stop:
-                end = stop
     while start and INSIDE.match(text[max(start - 2, 0) : start + 1]):
         start -= 1
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
@@ -315,7 +349,7 @@ def kin_of(
     "" and 0 if none is named. It is that of the last word for a relative before the value, or of
     the first one after it. "My sister's husband" is none of them.
     """
-    words = [one for one in spans if one.slot == KIN]
+    words = [one for one in spans if one.slot in NAMES_KIN and one is not span]
     before = [one for one in words if one.end <= span.start]
     if len(before) > 1 and OF_OTHER.fullmatch(text[before[-2].end : before[-1].start]):
         return "", 0
@@ -332,6 +366,8 @@ def kin_of(
         for form in (*forms, *(plain[at:] for at in range(1, len(plain) - 1))):
             if form in rules.kin:
                 return rules.kin[form], one.start
+        if one.slot == "pet_kind":
+            return ANIMAL, one.start
     return "", 0
 
 

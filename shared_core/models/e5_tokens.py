@@ -27,7 +27,7 @@ class Tokenizer:
         self._scores = vocabulary.scores
         self._unknown = vocabulary.unknown
         self._unknown_score = min(vocabulary.scores) - UNKNOWN_COST
-        names = vocabulary.pieces
+        names = self._names = vocabulary.pieces
         self._pieces = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
         for name in ("", names[vocabulary.unknown]):
             self._pieces.pop(name, None)
@@ -42,11 +42,30 @@ class Tokenizer:
         text = SPACES.sub(" ", text.translate(self._normal))
         if not text.startswith(" "):
             text = f" {text}"
-        ids: list[int] = []
-        for word in WORD.findall(text):
-            cut = self._kept if len(word) <= KEPT_CHARACTERS else self._cut
-            ids += cut(MARK + word[1:])
-        return ids
+        return [piece for word in WORD.findall(text) for piece in self._pieces_of(word)]
+
+    def located(self, text: str) -> list[tuple[int, int, int]]:
+        """Return the pieces of a text: id, start and end in the text as given."""
+        characters, places = [" "], [0]
+        for place, one in enumerate(text):
+            for character in self._normal.get(ord(one), one):
+                if character != " " or characters[-1] != " ":
+                    characters.append(character)
+                    places.append(place)
+        found: list[tuple[int, int, int]] = []
+        for word in WORD.finditer("".join(characters)):
+            at = word.start()
+            for piece in self._pieces_of(word[0]):
+                end = at + (1 if piece == self._unknown else len(self._names[piece]))
+                start = min(at + (characters[at] == " "), end - 1)
+                found.append((piece, places[start], places[end - 1] + (characters[end - 1] != " ")))
+                at = end
+        return found
+
+    def _pieces_of(self, word: str) -> tuple[int, ...]:
+        """Return the ids of the pieces of a word that begins with a space."""
+        cut = self._kept if len(word) <= KEPT_CHARACTERS else self._cut
+        return cut(MARK + word[1:])
 
     def _cut(self, word: str) -> tuple[int, ...]:
         pieces, scores, count = self._pieces, self._scores, len(word)

@@ -137,6 +137,16 @@ def begins_at(text: str, said_at: datetime) -> tuple[datetime | None, bool]:
     return (one.begin if one.kind == "since" or one.end <= said_at else None), False
 
 
+def to_begin_at(text: str, said_at: datetime, *, future: bool) -> datetime | None:
+    """Return when a fact begins that lies in the future, or None without one date to come.
+
+    future: as in resolve().
+    """
+    ranges = [one for one in resolve(text, said_at, future=future) if one.kind == "at"]
+    found = [one for one in ranges if one.begin > said_at]
+    return found[0].begin if len(found) == 1 else None
+
+
 LEAST_AHEAD: Final = timedelta(days=2)
 """What is over sooner is an errand, not a plan."""
 

@@ -198,9 +198,33 @@ def test_another_file_is_named(tmp_path):
         E5File(path)
 
 
-def test_the_shipped_graph_is_what_the_benchmark_makes():
+def test_the_shipped_graphs_are_what_the_benchmark_makes():
     onnx = pytest.importorskip("onnx")
     from benchmarks.e5_graph import build
 
-    stored = Path(e5_network.__file__).with_name(e5_network.GRAPH)
-    assert build(E5File(shipped_file())) == onnx.load_model_from_string(stored.read_bytes())
+    for name, graph in build(E5File(shipped_file())).items():
+        stored = Path(e5_network.__file__).with_name(name)
+        assert graph == onnx.load_model_from_string(stored.read_bytes())
+
+
+def test_pieces_are_those_of_the_vector_and_stand_in_the_text_as_given(network):
+    for text in (*ODD, *ENGLISH, *CHINESE):
+        found = network._tokenizer.located(text)
+        assert [one[0] for one in found] == network._tokenizer(text), text
+        places = [place for one in found for place in one[1:]]
+        assert places == sorted(places), text
+        assert places[-1:] <= [len(text)]
+    assert [
+        text[start:end] for text in ("Ａ b",) for _, start, end in network._tokenizer.located(text)
+    ] == ["Ａ", "b"]
+
+
+def test_a_reading_is_the_same_whether_the_vector_was_made_before_or_not(network):
+    text = "my lad Otis starts reception in sept"
+    network._kept.clear()
+    _, _, alone = network.lower_states(text)
+    network.encode([text, *ENGLISH], "passage")
+    assert len(network._kept) == 1 + len(ENGLISH)
+    assert np.allclose(alone, network.lower_states(text)[2], atol=1e-2)
+    network.encode(ENGLISH * 30, "passage")
+    assert network._kept_tokens <= e5_network.KEPT_TOKENS

@@ -271,7 +271,7 @@ def test_orders_to_the_memory_and_junk_yield_nothing_at_all(text):
     "I told my sister about the trip", "He works at Amazon I guess", "我们昨天去爬山了",
     "I think I might have lost my card", "听说我表弟感冒了",
     # What is still to come is no fact yet.
-    "I joined Corvid Maps next Monday", "下个月我搬到泉州",
+    "I joined Corvid Maps next Monday",
 )  # fmt: skip
 def test_what_the_rules_cannot_read_or_is_still_to_come_wants_a_model(text):
     found = read(text)
