@@ -44,7 +44,7 @@ WARM_UP: Final = 50
 GATE_WEIGHT, OVER_WEIGHT = 0.3, 0.5
 MADE: Final = 2_000
 """Turns of the frames in each language."""
-PLAIN: Final = 4
+PLAIN: Final = 3
 """Times that a plain form is seen in an epoch, each time varied."""
 LEFT_OUT: Final = 25
 """Every one of so many turns of the corpus is left out to measure an epoch."""
