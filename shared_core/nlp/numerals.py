@@ -68,7 +68,8 @@ def _english(text: str) -> Fraction | None:
                 total, current = total + current, Fraction(0)
             continue
         if word in ENGLISH_PARTS:
-            current = (current or 0) + ENGLISH_PARTS[word]
+            # Of the unit before it: "a million and a half".
+            current = (current or 0) + ENGLISH_PARTS[word] * (last or 1)
             continue
         digits = word.replace(",", "")
         if word not in ENGLISH and not digits[0].isdigit():
@@ -104,6 +105,8 @@ def _chinese(text: str) -> Fraction | None:
             section, digit = section + (1 if digit is None else digit) * last, None
         else:
             whole = section + (digit or 0)
+            if last > 10_000:  # 万亿
+                total, whole = Fraction(0), total + whole
             total, section, digit = total + (whole or 1) * last, Fraction(0), None
     return total + section + (digit or 0)
 

@@ -332,16 +332,16 @@ def _in_order(scores: Numbers, candidates: Candidates) -> list[int]:
 
 def _raw(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the features for the parts of hits; NaN marks an absent one."""
-    at = found.candidates.numbers
+    at, moved = found.candidates.numbers, TOPIC_EXCESS * found.asked.pulled
     first = found.corpus.opens[at] | found.roles.is_agent
     excess, excess_previous = brief_excess(found)
     previous = np.maximum(
-        known["similarity_previous"] - excess_previous,
+        known["similarity_previous"] - excess_previous - moved,
         known["coverage_previous"] * (1 - known["one_word_previous"]),
     )
     return {
         **known,
-        "similarity": found.corpus.similarity[at] - TOPIC_EXCESS * found.asked.pulled,
+        "similarity": found.corpus.similarity[at] - moved,
         "previous": np.where(first, np.nan, previous),
         "brief": excess,
     }
@@ -462,8 +462,8 @@ def relevance(hit: Hit | Ranked) -> float:
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
     a text is relevant if it means the same, says the same, or answers such a text. The similarity
     of two texts of a few words counts less, because a part of it is their form (`brief_excess`).
-    A single shared word does not count, unless the query is no more than such words, or asks
-    for a fact that is held.
+    Where the query has moved towards answers of a topic, TOPIC_EXCESS does not count, nor does a
+    single shared word, unless the query has no other words, or asks for a fact that is held.
     Hits without a vector that were found by words have relevance 1. A fact that the query asks for
     has at least ASKED_RELEVANCE, as far as it counts.
     """

@@ -337,6 +337,7 @@ WHOM = [
     (EXPECTING, ["Ines had the baby shower on Sunday"], []),
     (EXPECTING, ["Ines might have had the baby"], [("doubt", "relation.wife.trait", "pregnant")]),
     (EXPECTING, ["Ines hasn't had the baby yet"], []),
+    ([("employer", "Acme")], ["everyone assumed I left Acme"], []),
     (EXPECTING, ["Ines had a baby five years ago"], []),
     (EXPECTING, ["my sister had the baby!"], []),
     (EXPECTING, ["my colleague gave birth yesterday"], []),

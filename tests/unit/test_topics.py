@@ -25,7 +25,7 @@ async def read(question: str, model: str = E5.model) -> ReadQuestion:
     ("what's wrong with my back", "health"), ("送礼要避开什么", "gift"),
     ("我闲的时候玩啥", "hobby"), ("where does my mother live?", None), ("我妈住哪", None),
     ("what is my cat called", None), ("Where is Ann's office?", None),
-    ("I'm a roofer and live in York. " * 5, None),
+    ("What do I do for a living? " * 5, None),
 )  # fmt: skip
 async def test_a_question_about_the_user_asks_for_its_topic(question, topic):
     shares = (await read(question)).shares

@@ -64,12 +64,9 @@ def test_a_value_of_somebody_else_or_of_the_past_is_none_of_the_users(text, slot
     assert not [found for found in read(text) if found[0] == slot and value in found[1]]
 
 
-def test_a_place_is_named_without_the_word_before_it():
-    assert read("我在西安住了八年") == [("residence", "西安")]
-
-
-def test_a_named_animal_is_kept_once():
-    assert read("We have a cat, Mog.") == [("relation.cat", "Mog")]
+@every_case(("我在西安住了八年", "residence", "西安"), ("I have a cat, Mog", "relation.cat", "Mog"))
+def test_a_value_is_read_once_without_the_words_around_it(text, slot, value):
+    assert read(text) == [(slot, value)]
 
 
 @every_case(
