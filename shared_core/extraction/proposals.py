@@ -39,7 +39,9 @@ SURE_BARE: Final = 0.8
 """Least probability of a value in a clause that does not name the user."""
 SURE_RULE: Final = 0.85
 """Least probability of an instruction that no word of style marks."""
-OWNED: Final = re.compile(r"(?:\b(?:my|our)|我|我家|^)\s*$", re.IGNORECASE)
+OWNED: Final = re.compile(
+    r"(?:\b(?:my|our)(?: (?:\d|two|three|four|five))?|我|我家|^)\s*$", re.IGNORECASE
+)
 KIN_WORD: Final = re.compile(r"^[^\W_]+(?: [^\W_]+)?", re.IGNORECASE)
 COUNTED_KIN: Final = re.compile(r"\d|(?:two|three|four|five|both|twins)\b|[两俩二三四五双龙]", re.I)
 IN_A_ROW: Final = re.compile(r"[\s…,，、:：()（）&]{1,12}(?:(?:and|和|跟)[\s…,，、()（）]{0,8})?")
@@ -77,6 +79,7 @@ class Proposal:
 
     before: the text up to them. after: the text from them on. kin: "" for the user. of_kin: the
     text from the word for the relative on. between: what stands between both, other values masked.
+    is_of_several: that word has several names, so that a value may be of any of them.
     """
 
     words: str
@@ -89,6 +92,7 @@ class Proposal:
     kin: str
     of_kin: str
     between: str
+    is_of_several: bool
     is_over: bool
 
 
@@ -136,6 +140,7 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
         tag.slot in LEFT and found["left"].search(proposal.before),
         slot == "allergy" and found["unlike"].search(proposal.after),
+        tag.of_kin and proposal.is_of_several and tag.shape != "name",
         slot in PLANS and found["over"].search(clause),
     ]
     return not any(vetoes)
@@ -217,6 +222,8 @@ def fits(proposal: Proposal, lang: Language) -> bool:
     if not re.search(r"\w", words) or found["no_value"].fullmatch(words):
         return False
     if PRIVILEGE.search(proposal.clause if proposal.tag.whole else words):
+        return False
+    if proposal.tag.slot == "tool" and found["harmful"].search(proposal.clause):
         return False
     if len(words) > MAX_VALUE_CHARACTERS or (len(words) == 1 and not single):
         return False

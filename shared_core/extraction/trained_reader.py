@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 KIN: Final = "kin"
 """Tag of the word for a relative."""
-NAMES_KIN: Final = frozenset([KIN, "children_count", "pet_kind"])
+CHILDREN: Final = "children_count"
+NAMES_KIN: Final = frozenset([KIN, CHILDREN, "pet_kind"])
 """Tags whose words tell whose a value is: "our two boys, Max (7) and Ben"."""
 ANIMAL: Final = "pet"
 """Relation of an animal whose kind is in no list."""
@@ -251,7 +252,18 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
         kin=kin,
         of_kin=text[begin:],
         between=masked(text, begin, span, others) if kin else "",
+        is_of_several=bool(kin) and names_of(text, begin, read, lang) > 1,
         is_over=is_over,
+    )
+
+
+def names_of(text: str, kin_at: int, read: ReaderSpans, lang: Language) -> int:
+    """Return how many names belong to the word for relatives at a place."""
+    rules = load_reader_rules(lang)
+    return sum(
+        kin_of(text, one, read.spans, rules)[1] == kin_at
+        for one in read.spans
+        if one.slot in NAMES
     )
 
 
@@ -280,7 +292,8 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
     """
     tag, span = proposal.tag, proposal.span
     avoids = load_reader_rules(lang).words["avoids"]
-    if proposal.is_over and tag.slot == "like" and avoids.search(proposal.before):
+    given_up = tag.slot == "like" or span.slot == "diet"
+    if proposal.is_over and given_up and avoids.search(proposal.before):
         tag = load_tags()["dislike"]
         proposal = replace(proposal, tag=tag, is_over=False, span=replace(span, slot="dislike"))
     is_rule = tag.slot == RULE and is_telling(proposal, lang)
@@ -306,7 +319,7 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
     start, end = whole_span(WHOLES.get(tag.shape, "number"), text, start, end, lang)
     if not is_whole(tag.slot, text, start, end, lang):
         return ""
-    words = PARTICLE.sub("", text[start:end].strip(TRAILING))
+    words = PARTICLE.sub("", text[start:end].strip(TRAILING).strip("()（）"))
     return BEFORE_PLACE.sub("", words) if tag.shape == "place" else words
 
 
@@ -329,13 +342,19 @@ def clause_around(text: str, span: TaggedSpan) -> str:
 
 
 def joined(spans: Collection[TaggedSpan], text: str) -> list[TaggedSpan]:
-    """Return spans with neighbours of one slot joined: "Dr." and "Patel"."""
+    """Return spans with neighbours of one slot joined: "Dr." and "Patel".
+
+    A count goes up to the end of the word that it counts: "two" of "two boys".
+    """
     found: list[TaggedSpan] = []
     for span in spans:
         last = found[-1] if found else None
         between = text[last.end : span.start] if last else ""
         if last and last.slot == span.slot and between.strip() in ("", ".") and between:
             found[-1] = replace(last, end=span.end, sure=min(last.sure, span.sure))
+            continue
+        if last and last.slot == CHILDREN and span.slot == KIN and not between.strip():
+            found[-1] = replace(last, end=span.end, sure=max(last.sure, span.sure))
         else:
             found.append(span)
     return found
