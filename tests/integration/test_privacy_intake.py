@@ -356,7 +356,7 @@ async def test_long_texts_are_redacted_beside_the_event_loop(shared_memory, scop
     redact = PrivacyPolicy.redact
 
     def noted(policy: PrivacyPolicy, text: str, *kinds: Any) -> Redaction:
-        if word in text:  # others use the class too
+        if word in text or "quokka" in text:  # others use the class too
             threads.append(threading.current_thread() is threading.main_thread())
         return redact(policy, text, *kinds)
 
@@ -369,3 +369,8 @@ async def test_long_texts_are_redacted_beside_the_event_loop(shared_memory, scop
         assert {is_main} == set(threads)
     for hit in await shared_memory.recall(scope, "password"):
         assert "hunter" not in hit.memory.text
+    turns = [said(f"t{number}", f"The quokka ate {number} figs.") for number in range(100)]
+    await shared_memory.append_events(scope, "t", turns)
+    threads.clear()
+    await shared_memory.context_window(scope, "t", "What now?")
+    assert {False} == set(threads)
