@@ -22,6 +22,7 @@ from shared_core.policies.facts import FactQuery
 from shared_core.policies.memories import newest_summary, select_summary
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
+from shared_core.privacy.sanitizing import off_loop
 from shared_core.profiles.rows import shown_profile
 from shared_core.recall.query import RecallOptions, recall
 
@@ -69,7 +70,9 @@ async def context_window(
     async def history() -> CountedTurns:
         """Return the counted turns. Counting runs while recall waits for the database."""
         events = await storage.events.thread_history(scope, thread, turns, as_of)
-        return assembler.counted(handle.sanitizer.shown(_within_reach(events, assembler)))
+        events = _within_reach(events, assembler)
+        texts = (event.text for event in events)
+        return assembler.counted(await off_loop(texts, lambda: handle.sanitizer.shown(events)))
 
     hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),
