@@ -51,11 +51,10 @@ from shared_core.ports.operations import (
     one_of_rows,
 )
 from shared_core.privacy.redaction import TOLD
+from shared_core.privacy.spoken_secrets import LONGEST_PASSWORD
 
 _TURN = ("event_id", "seq", "memory_seq", "text", "occurred_at", "time_zone", "expires_at")
 _MARK = re.compile(r"\[REDACTED: (\w+)\]")
-MOST_HIDDEN = 100
-"""Maximum characters of a masked password; see PASSWORD in privacy/spoken_secrets.py."""
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
@@ -137,7 +136,7 @@ def is_same(old: str, new: str) -> bool:
             return False
         place = found + len(part)
     hidden = new[place : len(new) - len(last)]
-    if kinds == {TOLD} and (len(hidden) > MOST_HIDDEN or _is_sentence(hidden)):
+    if kinds == {TOLD} and (len(hidden) > LONGEST_PASSWORD or _is_sentence(hidden)):
         return False
     return bool(hidden)
 

@@ -134,13 +134,7 @@ def set_aside(
         found = yield from _below(path, goes)
         about += [one for one in found if _is_before(one, asked_at)]
     ids = sorted(one.memory_id for one in about)
-    named = sorted(names)
-    before = compare("valid_from", "<=", asked_at)
-    ends: list[tuple[Condition, ...]] = [
-        (one_of("memory_id", ids),), (one_of("fact_id", ids),),
-        (one_of("edge_id", sorted(stated)), is_null("fact_id")),
-        (one_of("subject_key", named), before), (one_of("object_key", named), before),
-    ]  # fmt: skip
+    ends = _edges_about(ids, stated, names, asked_at)
     is_open = open_after("valid_until", now)
     last, facts, *edges = yield [
         LAST_NUMBER,
@@ -165,6 +159,18 @@ def set_aside(
     run = caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last)
     yield Last([run, *going.operations, *logged(run_id, going.log)])
     return done
+
+
+def _edges_about(
+    ids: Sequence[UUID], stated: Collection[UUID], names: Collection[str], asked_at: datetime
+) -> list[tuple[Condition, ...]]:
+    """Return the conditions of the edges that end with these memories, or that touch a name."""
+    named, before = sorted(names), compare("valid_from", "<=", asked_at)
+    return [
+        (one_of("memory_id", ids),), (one_of("fact_id", ids),),
+        (one_of("edge_id", sorted(stated)), is_null("fact_id")),
+        (one_of("subject_key", named), before), (one_of("object_key", named), before),
+    ]  # fmt: skip
 
 
 def _set_aside_by_edits(ids: Sequence[UUID]) -> Policy[frozenset[UUID]]:

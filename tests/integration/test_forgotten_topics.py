@@ -41,11 +41,11 @@ class Talk:
         listed = await self.ann.list_memories(limit=100)
         facts = await self.ann.facts()
         walked = await self.ann.graph.neighbourhood("user")
-        context = await self.ann.context_window("other", query)
+        windows = [await self.ann.context_window(one, query) for one in ("other", "t")]
         return "\n".join([
             *(hit.memory.text for hit in hits), *(one.text for one in listed),
             *(one.statement for one in facts), *(edge.object for edge in walked.edges),
-            context.prompt.replace(query, ""),
+            *(one.prompt.replace(query, "") for one in windows),
         ])  # fmt: skip
 
     async def keeps(self, query: str, kept: str, gone: str) -> None:
