@@ -147,9 +147,12 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
       SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s AND t.thread_id = e.thread_id
                                  AND t.event_id = e.event_id))
   AND NOT EXISTS (
-      SELECT FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
+      SELECT FROM memory_sources s
+      CROSS JOIN LATERAL (SELECT * FROM memories m
+                          WHERE m.tenant_id = %(tenant)s AND m.memory_id = s.memory_id OFFSET 0) m
       WHERE s.tenant_id = %(tenant)s AND s.thread_id = e.thread_id AND s.event_id = e.event_id
-        AND m.kind = 'episodic' AND m.superseded_at <= coalesce(%(known)s::timestamptz, %(now)s))
+        AND m.kind = 'episodic' AND m.superseded_at <= coalesce(%(known)s::timestamptz, %(now)s)
+      OFFSET 0)
   AND (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
   AND (%(valid)s::timestamptz IS NULL OR e.occurred_at <= %(valid)s)
 ORDER BY e.seq DESC LIMIT %(limit)s
