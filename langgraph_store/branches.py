@@ -92,7 +92,7 @@ def forked_at(config: RunnableConfig) -> datetime | None:
 
     LangGraph keeps the id in the metadata; its checkpoints have UUIDs of version 6.
     """
-    named = (config.get("metadata") or {}).get("checkpoint_id")
+    named = (config.get("metadata") or {}).get("checkpoint_id") if is_checkpointed(config) else None
     try:
         checkpoint = UUID(str(named)) if named else None
     except ValueError:

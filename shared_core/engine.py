@@ -574,7 +574,7 @@ class MemoryEngine:
     async def thread_turns(
         self, scope: Scope, thread_id: str, *, limit: int = 50
     ) -> Sequence[Event]:
-        """Return the last turns with text of a thread, oldest first."""
+        """Return the last turns with text of a thread, oldest first; none that was set aside."""
         scope_path(scope)
         check_label(thread_id, "thread_id")
         whole_number(limit, "limit", 1, 1000)

@@ -22,6 +22,7 @@ from shared_core.policies.facts import FactQuery
 from shared_core.policies.memories import newest_summary, select_summary
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
+from shared_core.privacy.sanitizing import off_loop
 from shared_core.profiles.rows import shown_profile
 from shared_core.recall.query import RecallOptions, recall
 
@@ -63,17 +64,9 @@ async def context_window(
     storage, embedding = await handle.storage(), handle.embedding
     now = handle.clock()
     options = RecallOptions(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
-    least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
-    turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
-
-    async def history() -> CountedTurns:
-        """Return the counted turns. Counting runs while recall waits for the database."""
-        events = await storage.events.thread_history(scope, thread, turns, as_of)
-        return assembler.counted(handle.sanitizer.shown(_within_reach(events, assembler)))
-
     hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),
-        history(),
+        _history(handle, scope, thread, assembler, as_of),
         summary_of_thread(storage, scope, thread, as_of, options.now),
         list_facts(storage, scope, FactQuery(now=now, as_of=as_of)),
         _profile(storage, scope, profile, as_of),
@@ -106,6 +99,19 @@ async def context_window(
             if summary is None or hits[place].memory.memory_id != summary.memory_id
         ],
     )
+
+
+async def _history(
+    handle: Handle, scope: Scope, thread: ThreadId, assembler: ContextAssembler, as_of: AsOf | None
+) -> CountedTurns:
+    """Return the counted last turns. Counting runs while recall waits for the database."""
+    least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
+    turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
+    storage = await handle.storage()
+    found = await storage.events.thread_history(scope, thread, turns, as_of)
+    events = _within_reach(found, assembler)
+    texts = (event.text for event in events)
+    return assembler.counted(await off_loop(texts, lambda: handle.sanitizer.shown(events)))
 
 
 async def summary_of_thread(

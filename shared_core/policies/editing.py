@@ -50,9 +50,11 @@ from shared_core.ports.operations import (
     one_of,
     one_of_rows,
 )
+from shared_core.privacy.redaction import TOLD
+from shared_core.privacy.spoken_secrets import LONGEST_PASSWORD
 
 _TURN = ("event_id", "seq", "memory_seq", "text", "occurred_at", "time_zone", "expires_at")
-_MARK = re.compile(r"\[REDACTED: \w+\]")
+_MARK = re.compile(r"\[REDACTED: (\w+)\]")
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
@@ -118,12 +120,13 @@ def is_same(old: str, new: str) -> bool:
     """Tell whether words are the old ones, but for what is masked in these.
 
     What is masked depends on the turns before, and a turn may be sent again without them. An edit
-    must never bring back what was masked.
+    must never bring back what was masked. A sentence in the place of a password is an edit, and so
+    are new words around as many marks.
     """
     first, *others = _MARK.split(old)
-    if not others:
+    if len(_MARK.findall(new)) >= len(others) // 2:
         return old == new
-    *middle, last = others
+    kinds, (*middle, last) = {*others[::2]}, others[1::2]
     if not (new.startswith(first) and new.endswith(last)):
         return False
     place = len(first)
@@ -132,7 +135,15 @@ def is_same(old: str, new: str) -> bool:
         if found < 0:
             return False
         place = found + len(part)
-    return len(new) - len(last) > place
+    hidden = new[place : len(new) - len(last)]
+    if kinds == {TOLD} and (len(hidden) > LONGEST_PASSWORD or _is_sentence(hidden)):
+        return False
+    return bool(hidden)
+
+
+def _is_sentence(text: str) -> bool:
+    """Tell whether a text ends as sentences of several words do."""
+    return text.endswith(("。", "？")) or (text.endswith((".", "?")) and " " in text)
 
 
 def edit_turns(edit: TurnEdit) -> Policy[Edited]:

@@ -134,13 +134,7 @@ def set_aside(
         found = yield from _below(path, goes)
         about += [one for one in found if _is_before(one, asked_at)]
     ids = sorted(one.memory_id for one in about)
-    named = sorted(names)
-    before = compare("valid_from", "<=", asked_at)
-    ends: list[tuple[Condition, ...]] = [
-        (one_of("memory_id", ids),), (one_of("fact_id", ids),),
-        (one_of("edge_id", sorted(stated)), is_null("fact_id")),
-        (one_of("subject_key", named), before), (one_of("object_key", named), before),
-    ]  # fmt: skip
+    ends = _edges_about(ids, stated, names, asked_at)
     is_open = open_after("valid_until", now)
     last, facts, *edges = yield [
         LAST_NUMBER,
@@ -150,18 +144,48 @@ def set_aside(
     ending = {row[0]: row for rows in edges for row in rows}
     # The end is when the user asked, so that a later turn may state it again.
     going = put_aside(about, facts, ending.values(), min(asked_at, now), now, until)
-    if not going.memories and not ending:
-        return SetAside(run_id=None)
-    if most is not None and len(going.memories) > most:
+    memories = going.memories
+    if not memories and not ending:
+        memories = yield from _set_aside_by_edits(ids)
+        if not memories:
+            return SetAside(run_id=None)
+    if most is not None and len(memories) > most:
         return SetAside(run_id=None, is_too_much=True)
     done = SetAside(
-        run_id=run_id, memories=len(going.memories), facts=len(facts), edges=len(ending),
+        run_id=run_id, memories=len(memories), facts=len(facts), edges=len(ending),
         until=until,
     )  # fmt: skip
     counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
     run = caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last)
     yield Last([run, *going.operations, *logged(run_id, going.log)])
     return done
+
+
+def _edges_about(
+    ids: Sequence[UUID], stated: Collection[UUID], names: Collection[str], asked_at: datetime
+) -> list[tuple[Condition, ...]]:
+    """Return the conditions of the edges that end with these memories, or that touch a name."""
+    named, before = sorted(names), compare("valid_from", "<=", asked_at)
+    return [
+        (one_of("memory_id", ids),), (one_of("fact_id", ids),),
+        (one_of("edge_id", sorted(stated)), is_null("fact_id")),
+        (one_of("subject_key", named), before), (one_of("object_key", named), before),
+    ]  # fmt: skip
+
+
+def _set_aside_by_edits(ids: Sequence[UUID]) -> Policy[frozenset[UUID]]:
+    """Return which of these memories an edit set aside, and no request.
+
+    Without a later run that has them, undoing the edit would bring them back.
+    """
+    runs = Join("runs", "r", (("run_id", "run_id"),))
+    where = (
+        one_of("target", ids), equal("change", "renewed"), is_null("r.undone_at"),
+        one_of("r.kind", [EDIT, FORGET_REQUEST]),
+    )  # fmt: skip
+    [rows] = yield [Select("run_changes", ("target", "r.kind"), where, (runs,))]
+    asked = {target for target, kind in rows if kind == FORGET_REQUEST}
+    return frozenset(target for target, _ in rows) - asked
 
 
 class PutAside(NamedTuple):

@@ -103,7 +103,10 @@ class EventStorage(Protocol):
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
-        """Return the last turns with text of a thread, remembered or logged, oldest first."""
+        """Return the last turns with text of a thread, remembered or logged, oldest first.
+
+        A turn that a request to forget set aside is left out.
+        """
 
     async def list_memories(
         self, query: MemoryQuery, order: SliceOrder, limit: int, offset: int

@@ -110,7 +110,7 @@ _WIDE: Final = {
 """Digits, letters and separators of other widths and styles, each with its plain form (NFKC)."""
 
 
-def _narrow(text: str) -> str:
+def narrow(text: str) -> str:
     """Return a text of the same length with plain digits and Latin letters."""
     return text if text.isascii() else text.translate(_WIDE)
 
@@ -221,7 +221,7 @@ class PrivacyPolicy:
         what a value opens.
         """
         found: list[str] = []
-        low = _narrow(text).lower()
+        low = narrow(text).lower()
         for name, mode in self.modes.items():
             if mode == "off" or name not in kinds or not _HINTED[name].search(low):
                 continue
@@ -296,7 +296,7 @@ def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> Pri
 def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
     """Yield the text around the secrets of a kind, with marks in their place."""
     end = 0
-    plain = _narrow(text)
+    plain = narrow(text)
     for match in kind.pattern.finditer(plain):
         start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
@@ -315,9 +315,9 @@ def _without_told(text: str, before: str) -> str:
 
     A value that has one of the forms stays: its kind is off, or its rule has turned it down.
     """
-    earlier = _narrow(before)
+    earlier = narrow(before)
     for _ in range(ROUNDS):  # a mark may tell what a value beside it is
-        plain = _narrow(text)
+        plain = narrow(text)
         told = told_secrets(plain, earlier)
         formed = bytearray(len(plain))
         for start, stop in _formed(plain) if told else ():

@@ -18,7 +18,7 @@ from shared_core.core.namespaces import clean_text
 from shared_core.core.time_zones import of_user
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
-from shared_core.privacy.redaction import KINDS, PrivacyPolicy
+from shared_core.privacy.redaction import KINDS, PrivacyPolicy, narrow
 from shared_core.privacy.told_secrets import may_follow, may_hold_value
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Intake:
 
 def asks_before(events: Sequence[Event]) -> bool:
     """Tell whether one of the first of some turns may hold a value that an earlier one names."""
-    return any(may_hold_value(event.text) for event in events[:TURNS_BEFORE])
+    return any(may_hold_value(narrow(event.text.strip())) for event in events[:TURNS_BEFORE])
 
 
 def text_before(turns: Sequence[Event]) -> str:

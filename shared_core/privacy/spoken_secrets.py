@@ -44,24 +44,34 @@ ENTRY: Final = (
     r"\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?" + _ENTRY_CODE.format(n="_zh")
 )
 """The code of a door, a lock or an alarm, after or before the name of that thing."""
+LONGEST_PASSWORD: Final = 100
+"""Maximum characters of a password that is masked."""
 PASSWORD: Final = (
     r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd?(?!\s?[=:]\s?[~/])"
     r"|\b(?:wi-?fi|wlan|router|hotspot|login|laptop|netflix)['’]?s?[ -]pass)(?![a-z0-9_])"
     r"(?:\s++(?:for|to|of|on)(?:\s++[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
     r"(?:\s++(?:is|was)\b\s*+[:：]?|\s*+[=:：])(?:\s*+now\b)?\s*+)"
     r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
-    r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
+    r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,"
+    f"{LONGEST_PASSWORD}"
+    r"}))"
     r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
-    r"[^\s\"'“”‘’`,;，。；]{6,100})"
+    r"[^\s\"'“”‘’`,;，。；]{6,"
+    f"{LONGEST_PASSWORD}"
+    r"})"
     r"|"
     + ENTRY
     + r"|"
     + CODE
     + r"|(?:密码|口令)\s++(?P<apart>(?=[!-~]{0,99}\d)(?=[!-~]{0,99}[A-Za-z])"
-    r"[!#-&(-\[\]-~]{6,100})"
+    r"[!#-&(-\[\]-~]{6,"
+    f"{LONGEST_PASSWORD}"
+    r"})"
     r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
     r"(?:\s*+(?:就?是|为|改成了?|换成了?)\s*+[:：=]?|\s*+[:：=])\s*+(?:\\?[\"'“‘「])?"
-    r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
+    r"(?P<chinese>[!#-&(-\[\]-~]{3,"
+    f"{LONGEST_PASSWORD}"
+    r"})"
 )
 """A password or a code after its name."""
 KEY: Final = (

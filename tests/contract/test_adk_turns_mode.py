@@ -49,15 +49,6 @@ async def test_a_session_is_one_entry_a_turn_and_without_events_none(service):
     assert ["t1", "t3"] == sorted(entry.id for entry in entries)
 
 
-async def test_an_entry_has_the_words_author_time_and_nothing_else(service):
-    await service.add_session_to_memory(TRIPS)
-    [entry] = await found(service, "Portugal")
-    assert ("r1", "user") == (entry.id, entry.author)
-    assert ["My holidays are in Portugal."] == texts([entry])
-    assert datetime.fromtimestamp(AT).isoformat() == entry.timestamp  # noqa: DTZ006
-    assert {} == entry.custom_metadata
-
-
 @pytest.mark.parametrize("session_id", ["tools", None])
 async def test_events_join_what_is_there(service, session_id):
     await service.add_session_to_memory(TOOLS)
@@ -68,8 +59,13 @@ async def test_events_join_what_is_there(service, session_id):
     assert 2 == len(await found(service, "compiler"))
 
 
-async def test_of_two_events_with_one_id_the_first_stays_and_ours_takes_its_new_words(service):
+async def test_an_entry_is_its_event_alone_and_ours_alone_takes_new_words_of_one_id(service):
     await service.add_session_to_memory(TRIPS)
+    [entry] = await found(service, "Portugal")
+    assert ("r1", "user") == (entry.id, entry.author)
+    assert ["My holidays are in Portugal."] == texts([entry])
+    assert datetime.fromtimestamp(AT).isoformat() == entry.timestamp  # noqa: DTZ006
+    assert {} == entry.custom_metadata
     again = [said("r1", "My holidays are cancelled.")]
     await service.add_events_to_memory(events=again, session_id="trips", **WHO)
     is_ours = isinstance(service, OpenMemoryService)

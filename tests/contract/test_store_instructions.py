@@ -72,12 +72,18 @@ async def test_every_put_is_a_version_and_get_returns_the_newest(face):
     assert [5, 4] == [version for version, _ in await said(face)][:2]
 
 
-async def test_the_item_has_the_times_of_the_instruction(face):
+async def test_the_item_has_the_times_of_the_instruction_and_delete_takes_all_versions(face):
     for text in ("one", "two"):
         await face.put(HERE, "tone", {"content": text})
     item = await face.get(HERE, "tone")
     [newest, _] = await engine_of(face).instructions.history(ANN, "tone")
     assert (item.created_at, item.updated_at) == (newest.created_at, newest.written_at)
+    await face.delete(HERE, "tone")
+    await face.delete(HERE, "unknown")
+    assert await face.get(HERE, "tone") is None and [] == await face.keys(HERE)
+    assert [] == await said(face)
+    await face.put(HERE, "tone", {"content": "three"})
+    assert [(1, {"content": "three"})] == await said(face)
 
 
 async def test_helpers_and_store_are_two_ways_to_the_same(store):
@@ -93,17 +99,6 @@ async def test_helpers_and_store_are_two_ways_to_the_same(store):
     assert [3, 2, 1] == [one.version for one in history]
     [found] = await store.asearch(here, query="one")
     assert "tone" == found.key and found.score is not None and found.score > 0.9
-
-
-async def test_delete_takes_all_versions(face):
-    for text in ("one", "two"):
-        await face.put(HERE, "tone", {"content": text})
-    await face.delete(HERE, "tone")
-    await face.delete(HERE, "unknown")
-    assert await face.get(HERE, "tone") is None and [] == await face.keys(HERE)
-    assert [] == await said(face)
-    await face.put(HERE, "tone", {"content": "three"})
-    assert [(1, {"content": "three"})] == await said(face)
 
 
 async def test_the_core_deletes_the_item_with_its_versions(face):

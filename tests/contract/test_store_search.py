@@ -48,12 +48,6 @@ async def test_what_both_frameworks_remember_is_searched_as_recall_does(store, m
         assert [hit.score for hit in hits] == pytest.approx([item.score for item in found])
 
 
-async def test_other_namespaces_are_searched_by_meaning(store):
-    await fill(store, HERE)
-    found = await store.asearch(HERE, query="green tea")
-    assert all(-1 <= (item.score or -2) <= 1 for item in found) and found[0].key == "tea"
-
-
 async def test_the_parts_of_a_score_come_with_the_item(store):
     await fill(store, SHARED)
     await fill(store, HERE)
@@ -246,9 +240,11 @@ async def test_the_only_memory_scores_what_it_is_worth(store):
     assert item.score == pytest.approx(sum(item.score_parts.get(part, 0) for part in SCORE_PARTS))
 
 
-async def test_a_label_that_cannot_be_is_no_empty_answer(store):
+async def test_other_namespaces_are_searched_and_a_label_that_cannot_be_is_no_empty_answer(store):
     await fill(store, HERE)
     for where in ({"prefix": ("search", "a\ud800")}, {"suffix": ("a\ud800",)}):
         with pytest.raises(InvalidInput, match="a label of a namespace holds a NUL byte or a lone"):
             await store.alist_namespaces(**where)  # type: ignore[arg-type]
     assert [HERE] == await store.alist_namespaces(prefix=("*", "alice"))
+    found = await store.asearch(HERE, query="green tea")
+    assert all(-1 <= (item.score or -2) <= 1 for item in found) and found[0].key == "tea"

@@ -190,7 +190,7 @@ def blocks(model: Model) -> list[str]:
 async def test_what_one_session_tells_the_next_one_is_shown(service, turns, plugin):
     model = Model()
     runner = make(model, service, plugin)
-    await ask(runner, "s1", PARROT)
+    await ask(runner, "s1", PARROT, state_delta={"user:timezone": 11})
     assert [PARROT, "Noted."] == await turns()
     await ask(runner, "s2", WHICH)
     first, second = blocks(model)

@@ -84,17 +84,7 @@ async def test_history_and_every_moment_tell_one_story_in_any_order(ann, order, 
     assert believed == await homes(ann, then(25))
 
 
-async def test_an_end_that_was_not_known_is_not_shown(ann):
-    await learn(ann, *ENGLISH)
-    [before] = await ann.facts(as_of=then(known=59))
-    assert (None, None, at(20)) == (before.valid_until, before.superseded_at, before.recorded_at)
-    past = {one.value: one for one in await ann.facts(history=True, as_of=AsOf())}
-    assert (at(40), at(60)) == (past["Rome"].valid_until, past["Rome"].superseded_at)
-    listed = await ann.list_memories(kinds=["semantic"], as_of=then(known=59))
-    assert [None] == [one.superseded_at for one in listed]
-
-
-async def test_turns_are_those_that_were_said_and_stored_by_then(ann):
+async def test_turns_and_ends_are_those_that_were_said_and_stored_by_then(ann):
     await learn(ann, *ENGLISH)
 
     async def turns(as_of: AsOf) -> int:
@@ -105,6 +95,12 @@ async def test_turns_are_those_that_were_said_and_stored_by_then(ann):
 
     assert [0, 1, 1, 2, 3] == [await turns(then(day)) for day in (9, 10, 39, 60, 61)]
     assert [0, 1, 1, 2, 3] == [await turns(then(known=day)) for day in (19, 20, 59, 60, 61)]
+    [before] = await ann.facts(as_of=then(known=59))
+    assert (None, None, at(20)) == (before.valid_until, before.superseded_at, before.recorded_at)
+    past = {one.value: one for one in await ann.facts(history=True, as_of=AsOf())}
+    assert (at(40), at(60)) == (past["Rome"].valid_until, past["Rome"].superseded_at)
+    listed = await ann.list_memories(kinds=["semantic"], as_of=then(known=59))
+    assert [None] == [one.superseded_at for one in listed]
 
 
 async def test_the_summary_is_the_version_that_stood_then(ann):
@@ -176,13 +172,17 @@ async def test_a_memory_that_was_written_over_is_shown_since_it_was(ann):
     assert [[], ["The code name is Osprey."]] == shown
 
 
-async def test_moments_of_any_zone_are_the_same_moment(ann):
+async def test_moments_of_any_zone_are_the_same_moment_and_so_are_the_ends_of_time(ann):
     await learn(ann, *ENGLISH)
     for hours in (-11, 0, 14):
         zone = timezone(timedelta(hours=hours))
         edge = at(40).astimezone(zone)
         assert ["Paris"] == await homes(ann, AsOf(valid=edge))
         assert ["Rome"] == await homes(ann, AsOf(valid=edge - timedelta(microseconds=1)))
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert [] == await homes(ann, AsOf(valid=first))
+    assert [] == await homes(ann, AsOf(known=first))
+    assert ["Paris"] == await homes(ann, AsOf(valid=last, known=last))
 
 
 @every_case(
@@ -205,14 +205,6 @@ async def test_moments_that_are_none_are_refused_by_name(as_of, ann):
 def test_what_is_no_moment_with_a_time_zone_is_refused_by_name(line, moment):
     with pytest.raises(InvalidInput, match=rf"AsOf\({line}="):
         AsOf(**{line: moment})
-
-
-async def test_the_ends_of_time_are_moments(ann):
-    await learn(ann, *ENGLISH)
-    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    assert [] == await homes(ann, AsOf(valid=first))
-    assert [] == await homes(ann, AsOf(known=first))
-    assert ["Paris"] == await homes(ann, AsOf(valid=last, known=last))
 
 
 async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann):

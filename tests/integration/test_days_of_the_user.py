@@ -1,9 +1,11 @@
 """Days are those of the user, and a past told with its end ends there."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from types import SimpleNamespace
-from zoneinfo import ZoneInfo
+from zoneinfo import TZPATH, ZoneInfo
 
+import psycopg
 import pytest
 from google.adk.events.event import Event as AdkEvent
 from google.adk.sessions import Session
@@ -15,6 +17,7 @@ from adk_memory import OpenMemoryService
 from langgraph_store import create_reflection_node
 
 SYDNEY = ZoneInfo("Australia/Sydney")
+ELSEWHERE = next(path for one in TZPATH if (path := Path(one, SYDNEY.key)).exists())
 MORNING = datetime(2026, 11, 21, 7, tzinfo=SYDNEY)  # still the 20th in UTC
 
 
@@ -43,6 +46,18 @@ async def test_a_turn_keeps_its_zone_and_counts_its_days_there(memory, scope, zo
     assert at.isoformat() == turn.occurred_at.isoformat()
 
 
+async def test_a_zone_that_this_machine_does_not_know_stops_no_thread(memory, dsn, scope):
+    with ELSEWHERE.open("rb") as file:
+        at = MORNING.replace(tzinfo=ZoneInfo.from_file(file, "Mars/Base"))
+    await learned(memory, scope, "I moved to Perth yesterday.", at)
+    [turn] = await memory.thread_turns(scope, "t")
+    assert at.isoformat() == turn.occurred_at.isoformat()
+    with psycopg.connect(dsn) as superuser:  # as a machine that knows more zones wrote it
+        superuser.execute("UPDATE hippocampus.events SET time_zone = 'Mars/Base'")
+    [turn] = await memory.thread_turns(scope, "t")
+    assert at == turn.occurred_at
+
+
 @pytest.mark.parametrize(
     ("text", "day"),
     [("I moved to Perth yesterday.", "2026-11-20"), ("我昨天搬到成都了。", "2026-11-20"),
@@ -54,22 +69,27 @@ async def test_a_moment_in_utc_is_read_in_the_zone_of_the_memory(ann_with, text,
     assert day == fact[1]
 
 
-async def test_the_zone_of_a_user_of_adk_is_in_the_state_of_the_session(shared_memory, scope):
+@pytest.mark.parametrize(
+    ("zone", "day"), [(SYDNEY.key, "20"), (11, "19"), ({"utc": 11}, "19"), ("Mars/Base", "19")]
+)
+async def test_the_zone_of_a_user_of_adk_is_in_the_state(shared_memory, scope, zone, day):
     text, at = UserContent("I moved to Perth yesterday."), MORNING.timestamp()
-    of_user = {"app_name": scope.app, "user_id": scope.user, "state": {"user:timezone": SYDNEY.key}}
+    of_user = {"app_name": scope.app, "user_id": scope.user, "state": {"user:timezone": zone}}
     told = [AdkEvent(author="user", content=text, timestamp=at)]
     session = Session(id="s", events=told, **of_user)
     await OpenMemoryService(engine=shared_memory, wait=True).add_session_to_memory(session)
-    assert ["2026-11-20"] == [day_of(one.valid_from) for one in await shared_memory.facts(scope)]
+    [fact] = await shared_memory.facts(scope)
+    assert f"2026-11-{day}" == day_of(fact.valid_from)
 
 
-async def test_the_zone_of_a_user_of_langgraph_is_in_the_config(shared_memory, scope):
+@pytest.mark.parametrize(("zone", "hours"), [("Pacific/Kiritimati", 14), ("Mars/Base", 0), (9, 0)])
+async def test_the_zone_of_a_user_of_langgraph_is_in_the_config(shared_memory, scope, zone, hours):
     node = create_reflection_node(SimpleNamespace(engine=shared_memory), app=scope.app)
     graph = StateGraph(MessagesState).add_node("reflect", node).add_edge(START, "reflect").compile()
-    of_user = {"user_id": scope.user, "thread_id": "t", "timezone": "Pacific/Kiritimati"}
+    of_user = {"user_id": scope.user, "thread_id": "t", "timezone": zone}
     await graph.ainvoke({"messages": ["I like tea."]}, {"configurable": of_user})
     [turn] = await shared_memory.thread_turns(scope, "t")
-    assert timedelta(hours=14) == turn.occurred_at.utcoffset()
+    assert timedelta(hours=hours) == turn.occurred_at.utcoffset()
 
 
 async def test_a_day_that_the_zone_skipped_is_empty(ann):

@@ -37,16 +37,17 @@ class Chat:
         self.memory, self.scope, self.model = memory, scope, ScriptedChatModel()
         self.store = PgHippocampusStore(engine=memory)
         self.config: Any = {"configurable": {"thread_id": "t", "user_id": scope.user}}
+        saver = more.pop("checkpointer", InMemorySaver())
         if more.pop("node", False):
             builder = StateGraph(MessagesState)
             builder.add_node("answer", lambda s: {"messages": self.model.invoke(s["messages"])})
             builder.add_node("reflect", create_reflection_node(self.store, app=scope.app))
             builder.add_edge(START, "answer").add_edge("answer", "reflect")
-            self.agent: Any = builder.compile(checkpointer=InMemorySaver())
+            self.agent: Any = builder.compile(checkpointer=saver)
             return
         own = HippocampusMiddleware(self.store, app=scope.app)
         self.agent = create_agent(
-            self.model, middleware=[*middleware, own], checkpointer=InMemorySaver(), **more
+            self.model, middleware=[*middleware, own], checkpointer=saver, **more
         )
 
     def say(self, text: str, message_id: str | None = None, at: Any = None) -> None:
@@ -113,6 +114,16 @@ def test_the_memory_holds_what_the_conversation_holds(shared_memory, scope, chan
     assert chat.turns() == said
     homes = run_sync(shared_memory.facts(scope, "residence"))
     assert [one.value for one in homes] == ["Turin"]
+
+
+@pytest.mark.parametrize("node", [False, True])
+def test_a_client_that_sends_a_window_loses_no_turn(shared_memory, scope, node):
+    chat = Chat(shared_memory, scope, node=node, checkpointer=None)
+    sent: list[Any] = []
+    for number, text in enumerate((GHENT, "I keep bees.", "I like tea.")):
+        asked = {"messages": [*sent[:2], HumanMessage(text, id=f"m{number}")]}
+        sent += chat.agent.invoke(asked, chat.config)["messages"][-2:]
+    assert chat.turns() == [GHENT, "I keep bees.", "I like tea."]
 
 
 def summarising() -> Any:

@@ -41,11 +41,11 @@ class Talk:
         listed = await self.ann.list_memories(limit=100)
         facts = await self.ann.facts()
         walked = await self.ann.graph.neighbourhood("user")
-        context = await self.ann.context_window("other", query)
+        windows = [await self.ann.context_window(one, query) for one in ("other", "t")]
         return "\n".join([
             *(hit.memory.text for hit in hits), *(one.text for one in listed),
             *(one.statement for one in facts), *(edge.object for edge in walked.edges),
-            context.prompt.replace(query, ""),
+            *(one.prompt.replace(query, "") for one in windows),
         ])  # fmt: skip
 
     async def keeps(self, query: str, kept: str, gone: str) -> None:
@@ -151,11 +151,23 @@ async def test_what_is_said_after_a_request_stays(talk):
     assert [one.slot for one in await talk.ann.facts()] == ["relation.friend"]
 
 
-async def test_a_topic_is_set_aside_once(talk):
+@pytest.mark.parametrize("is_edited", [False, True])
+async def test_a_topic_is_set_aside_once(talk, is_edited):
     await talk.learn(BAKER)
-    assert (await talk.ann.forget_about("Theo")).done.run_id is not None
+    if is_edited:  # the edit has set all aside, and undoing it must not bring it back
+        assert (await talk.ann.append_events("t", [said(1, LEEDS)])).edited
+    gone = (await talk.ann.forget_about("Theo")).done
+    assert gone.run_id is not None and gone.memories >= 2
     again = await talk.ann.forget_about("Theo")
     assert (again.done.run_id, again.done.memories) == (None, 0)
+    if is_edited:
+        [_, edit, *_] = await talk.ann.runs()
+        with pytest.raises(Conflict, match=str(gone.run_id)):
+            await talk.ann.undo_run(edit.run_id)
+        assert "Theo" not in await talk.told("Who is Theo?")
+        await talk.ann.undo_run(gone.run_id)
+        await talk.ann.undo_run(edit.run_id)
+        assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
 async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk):
@@ -171,18 +183,14 @@ async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk)
     assert "Theo plays chess" in await talk.told("Who plays chess?")
 
 
-async def test_what_was_forgotten_may_be_said_again(talk):
-    await talk.learn(BAKER)
-    await talk.learn(FORGET, BAKER)
-    slots = [one.slot for one in await talk.ann.facts()]
-    assert slots == ["relation.brother", "relation.brother.job"]
-
-
-async def test_an_old_request_leaves_what_was_said_later(talk):
+async def test_an_old_request_leaves_what_was_said_later_and_a_topic_may_be_said_again(talk):
     await talk.learn(BAKER)
     new = await talk.ann.append_events("older", [said("old", FORGET, at(-1))])
     assert [(one.done.facts, one.done.edges) for one in new.set_aside] == [(0, 0)]
     assert "Theo is a baker" in await talk.told("Who is Theo?")
+    await talk.learn(FORGET, BAKER)
+    slots = [one.slot for one in await talk.ann.facts()]
+    assert slots == ["relation.brother", "relation.brother.job"]
 
 
 async def test_what_was_brought_back_is_read_by_the_next_run(talk):
@@ -206,12 +214,6 @@ async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with):
     await talk.keeps("Who is Theo, and where do I live?", "Leeds", gone="Theo")
 
 
-async def test_only_the_user_may_ask(talk):
-    await talk.say(BAKER)
-    assert (await talk.say(FORGET, role="agent")).set_aside == ()
-    assert "Theo is a baker" in await talk.told("Who is Theo?")
-
-
 async def test_an_option_switches_it_off(ann_with):
     talk = Talk(ann := ann_with(forget_requests=False))
     await talk.say(BAKER)
@@ -221,9 +223,11 @@ async def test_an_option_switches_it_off(ann_with):
     assert "Theo" not in await talk.told("Who is Theo?")
 
 
-async def test_a_topic_nobody_spoke_of_changes_nothing(talk):
-    await talk.say(LEEDS)
-    assert (await talk.ann.forget_about("Theo")).done.run_id is None
+async def test_a_request_of_another_or_for_a_topic_nobody_spoke_of_changes_nothing(talk):
+    await talk.say(BAKER)
+    assert (await talk.say(FORGET, role="agent")).set_aside == ()
+    assert "Theo is a baker" in await talk.told("Who is Theo?")
+    assert (await talk.ann.forget_about("Kim")).done.run_id is None
     assert await talk.ann.runs() == []
     with pytest.raises(InvalidInput, match="topic must name something"):
         await talk.ann.forget_about("it")

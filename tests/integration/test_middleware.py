@@ -126,7 +126,9 @@ async def test_an_async_agent_recalls_and_remembers(store, memory, dsn):
     assert 0 == memory.failures
 
 
-def test_a_question_about_the_past_is_shown_what_ended_with_its_end(store, memory, model):
+def test_a_question_about_the_past_is_shown_what_ended_with_its_end(
+    store, memory, model, monkeypatch
+):
     for year, town in ((2018, "Lisbon"), (2020, "Porto")):
         began = datetime(year, 5, 2, tzinfo=UTC)
         run_sync(store.engine.state_fact(ANN, "residence", town, valid_from=began))
@@ -137,12 +139,10 @@ def test_a_question_about_the_past_is_shown_what_ended_with_its_end(store, memor
     line = "- [until May 2020] User lives in Lisbon."
     assert line in past.splitlines() and line not in present and "Porto" in present
     assert 0 == memory.failures
-
-
-def test_that_what_ended_cannot_be_read_costs_no_other_line(store, memory, model, monkeypatch):
+    # That it cannot be read costs no other line.
     monkeypatch.setattr(store.engine.facts, "asked_of_the_past", away)
-    ask(agent_with(model, memory), "Which food am I allergic to?")
-    assert "Ann is allergic to peanuts." in blocks(model.asked[0])[0]
+    ask(agent, "Which food am I allergic to?")
+    assert "Ann is allergic to peanuts." in blocks(model.asked[-1])[0]
     assert 1 == memory.failures
 
 
@@ -371,18 +371,14 @@ def test_the_tools_say_what_a_model_needs_and_no_more(store):
     assert "long-term memory" in tools[1].invoke({"query": "peanuts"})["error"]
 
 
-def test_what_recall_shows_a_model_is_bounded(store):
+def test_what_recall_shows_a_model_is_bounded_and_told_when_it_is_away(store, monkeypatch):
     report = "A report on peanuts." + " More peanuts." * (MAX_CHARACTERS // 35)
     run_sync(store.engine.remember(ANN, [report] * 3))
     [_, recall, _] = memory_tools(store, app="app", user_id="ann")
     told = recall.invoke({"query": "Who is allergic to peanuts? A report, more."})
     assert len(told["memories"]) >= 1
     assert sum(len(one["text"]) for one in told["memories"]) <= MAX_CHARACTERS
-
-
-def test_a_memory_that_is_away_is_told_to_the_model(store, monkeypatch):
     monkeypatch.setattr(store.engine, "recall", away)
-    [_, recall, _] = memory_tools(store, app="app", user_id="ann")
     told = recall.invoke({"query": "peanuts"})
     assert {"error": "The memory cannot be reached right now. Try again later."} == told
 

@@ -298,7 +298,8 @@ async def test_authors_callbacks_and_shown_logs_hold_no_secret(memory, dsn):
 
 @pytest.mark.parametrize(("asked", "value", "is_secret"), [
     ("remind me of the gate code for the cabin", "90417", True),
-    ("帮我记一下家里保险箱的密码", "471806", True),
+    ("帮我记一下家里保险箱的密码", "471806", True), ("so what opens the gate?", "９０４１７", True),
+    ("remind me of the gate code for the cabin", "sure, it should be 90417 for now", True),
     ("how wide is the door", "204", False), ("你猜我今天走了多少步", "21056", False),
 ])  # fmt: skip
 async def test_the_message_before_says_what_a_value_opens(
@@ -309,8 +310,12 @@ async def test_the_message_before_says_what_a_value_opens(
     await shared_memory.append_events(scope, "two calls", [first])
     await shared_memory.append_events(scope, "two calls", [second])
     await shared_memory.append_events(scope, "two calls", [keyed("c", "ok"), keyed("d", "ok")])
-    again = await shared_memory.append_events(scope, "two calls", [second])
-    assert (set(), set()) == (set(again), set(again.edited))  # masked as before, so no edit
+    await shared_memory.append_events(scope, "a nod between", [first])
+    await shared_memory.append_events(scope, "a nod between", [keyed("c", "ok"), second])
+    for gone in ("none", "a"):  # masked as before, so no edit, even if the question is gone
+        await shared_memory.forget_turns(scope, "two calls", [gone])
+        again = await shared_memory.append_events(scope, "two calls", [second])
+        assert (set(), set()) == (set(again), set(again.edited))
     await shared_memory.process_memory(asked, scope.user, app=scope.app)
     await shared_memory.process_memory(value, scope.user, app=scope.app)
     log = await shared_memory.sessions.create(scope, "log")
@@ -323,8 +328,10 @@ async def test_the_message_before_says_what_a_value_opens(
     kept = [one.text for one in await shared_memory.list_memories(scope, kinds=["episodic"])]
     theirs = shared_memory.conversations.scope(scope.user, scope.app)
     kept += [one.text for one in await shared_memory.conversations.events(theirs, 9)]
-    assert (6, 0 if is_secret else 3) == (len(kept), kept.count(value))
+    assert (7, 0 if is_secret else 4) == (len(kept), kept.count(value))
     assert is_secret != (value in str(window))
+    moved = await shared_memory.append_events(scope, "two calls", [keyed("b", "I moved to Ghent.")])
+    assert {"b"} == moved.edited
 
 
 async def test_a_log_that_is_redacted_hides_what_the_message_before_names(dsn):
@@ -349,7 +356,7 @@ async def test_long_texts_are_redacted_beside_the_event_loop(shared_memory, scop
     redact = PrivacyPolicy.redact
 
     def noted(policy: PrivacyPolicy, text: str, *kinds: Any) -> Redaction:
-        if word in text:  # others use the class too
+        if word in text or "quokka" in text:  # others use the class too
             threads.append(threading.current_thread() is threading.main_thread())
         return redact(policy, text, *kinds)
 
@@ -362,3 +369,8 @@ async def test_long_texts_are_redacted_beside_the_event_loop(shared_memory, scop
         assert {is_main} == set(threads)
     for hit in await shared_memory.recall(scope, "password"):
         assert "hunter" not in hit.memory.text
+    turns = [said(f"t{number}", f"The quokka ate {number} figs.") for number in range(100)]
+    await shared_memory.append_events(scope, "t", turns)
+    threads.clear()
+    await shared_memory.context_window(scope, "t", "What now?")
+    assert {False} == set(threads)

@@ -182,19 +182,13 @@ def test_ids_of_any_length_fail_no_turn(store, dsn):
     assert 0 == node.failures
 
 
-def test_what_a_middleware_says_in_a_users_name_is_no_turn(store, dsn):
-    summary = HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"})
-    node = create_reflection_node(store, app="app")
-    node.invoke({"messages": [summary, HumanMessage("Go on.")]}, CONFIG)
-    assert [("t", "user", "Go on.")] == turns(dsn)
-
-
 def test_only_what_was_said_is_a_turn(store, dsn):
     call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1"}
     image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
     thought = {"type": "thinking", "thinking": "A secret thought."}
     said: list[Any] = [
         SystemMessage("You are kind."),
+        HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"}),
         HumanMessage([{"type": "text", "text": "What is this?"}, image]),
         AIMessage([{"type": "reasoning", "reasoning": "A secret thought."}], tool_calls=[call]),
         ToolMessage("It rains.", tool_call_id="c1", name="weather"),
@@ -225,7 +219,7 @@ def test_what_is_removed_from_the_state_stays_remembered(store, dsn):
     assert 4 == len(turns(dsn))
 
 
-def test_whose_memory_it_is(store):
+def test_whose_memory_it_is_and_what_is_missing(store):
     class State(TypedDict):
         said: Annotated[list[AnyMessage], add]
 
@@ -254,12 +248,9 @@ def test_whose_memory_it_is(store):
     assert [1] * 5 == [remembered(user) for user in users]
     with pytest.raises(InvalidInput, match="needs a user_id"):
         run(node, {})
-
-
-def test_a_run_without_a_thread_is_told_what_is_missing(store):
-    node = create_reflection_node(store, app="app", user_id="ann")
+    no_thread = create_reflection_node(store, app="app", user_id="ann")
     with pytest.raises(InvalidInput, match="thread_id"):
-        node.invoke({"messages": [HumanMessage("Hello.")]}, {})
+        no_thread.invoke({"messages": [HumanMessage("Hello.")]}, {})
 
 
 def test_as_a_hook_of_an_agent(store, dsn):

@@ -112,9 +112,13 @@ class OceanBaseEvents(OceanBasePart):
                 " AND (memory_seq IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tombstones t"
                 " WHERE t.tenant_id = e.tenant_id AND t.thread_id = e.thread_id"
                 " AND t.event_id = e.event_id))"
+                " AND NOT EXISTS (SELECT 1 FROM memory_sources s JOIN memories m"
+                " ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id"
+                " WHERE s.tenant_id = e.tenant_id AND s.thread_id = e.thread_id"
+                " AND s.event_id = e.event_id AND m.kind = 'episodic' AND m.superseded_at <= %s)"
                 " AND (%s IS NULL OR recorded_at <= %s) AND (%s IS NULL OR occurred_at <= %s)"
                 " ORDER BY seq DESC LIMIT %s",
-                [tenant, thread_id, now, known, known, valid, valid, limit],
+                [tenant, thread_id, now, known or now, known, known, valid, valid, limit],
             )
 
         return [event_of(row) for row in reversed(await self._database.read(work))]

@@ -137,7 +137,7 @@ WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT
 ORDER BY seq DESC LIMIT %(limit)s
 
 -- name: thread_history
--- The last turns of a thread with text that were not forgotten, newest first.
+-- The last turns of a thread with text that were neither forgotten nor set aside, newest first.
 SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.time_zone, e.metadata,
        e.importance, e.expires_at
 FROM events e
@@ -146,6 +146,13 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
   AND (e.memory_seq IS NOT NULL OR NOT EXISTS (
       SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s AND t.thread_id = e.thread_id
                                  AND t.event_id = e.event_id))
+  AND NOT EXISTS (
+      SELECT FROM memory_sources s
+      CROSS JOIN LATERAL (SELECT * FROM memories m
+                          WHERE m.tenant_id = %(tenant)s AND m.memory_id = s.memory_id OFFSET 0) m
+      WHERE s.tenant_id = %(tenant)s AND s.thread_id = e.thread_id AND s.event_id = e.event_id
+        AND m.kind = 'episodic' AND m.superseded_at <= coalesce(%(known)s::timestamptz, %(now)s)
+      OFFSET 0)
   AND (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
   AND (%(valid)s::timestamptz IS NULL OR e.occurred_at <= %(valid)s)
 ORDER BY e.seq DESC LIMIT %(limit)s
