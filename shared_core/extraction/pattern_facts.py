@@ -9,6 +9,7 @@ from typing import Final
 from shared_core.core.domain import FactDraft
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import Pattern, RuleSet, load_rules
+from shared_core.nlp.slots import takes_the_place
 from shared_core.nlp.text import Language
 from shared_core.nlp.whole_values import is_whole
 
@@ -101,7 +102,7 @@ def fact_from_match(
         value=value,
         statement=pattern.statement.format_map(words),
         event_id=event_id,
-        functional=pattern.functional,
+        functional=takes_the_place(pattern.slot, value, functional=pattern.functional),
         confidence=pattern.confidence,
         pattern=pattern.id,
         language=lang,

@@ -33,6 +33,13 @@ LEFT: Final = frozenset(["residence", "employer"])
 """Slots whose value may be named as the one that was left: "from Austin to Denver"."""
 UNCUT: Final = frozenset(["residence", "employer", "origin", "name"])
 """Slots with one value. A Chinese word cut short must not take the place of that value."""
+TOLD_ALONE: Final = frozenset(
+    ["trait", "job", "marital_status", "health", "schedule", "plan", "rule", "note"]
+)
+"""Slots whose values say alone what they are: "vegetarian", but not "black tea"."""
+TASTES: Final = frozenset(["like", "dislike"])
+CALLED: Final = re.compile("叫(?:上|了)?$")
+"""What stands before a name, or before somebody who is called over."""
 PLANS: Final = frozenset(["plan", "note", "schedule"])
 """Slots of what may be called off."""
 SURE_BARE: Final = 0.8
@@ -140,15 +147,48 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
         tag.slot in LEFT and found["left"].search(proposal.before),
         slot == "allergy" and found["unlike"].search(proposal.after),
+        tag.slot == "residence" and found["working"].search(proposal.after),
+        tag.shape == "name" and is_called_over(proposal, lang),
+        tag.slot not in TOLD_ALONE and not tag.of_kin and is_bare(proposal),
         tag.of_kin and proposal.is_of_several and tag.shape != "name",
         slot in PLANS and found["over"].search(clause),
+        slot == "note" and found["soon"].search(clause),
     ]
     return not any(vetoes)
 
 
+def is_to_come(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a home or a place of work is one to come: "I'll move to Porto"."""
+    if proposal.tag.slot not in LEFT or proposal.is_over:
+        return False
+    to_come = load_reader_rules(lang).words["to_come"]
+    return bool(to_come.search(before_in_clause(proposal)))
+
+
+def is_bare(proposal: Proposal) -> bool:
+    """Tell whether a sentence is nothing but the words."""
+    return re.sub(r"\W+", "", proposal.sentence) == re.sub(r"\W+", "", proposal.words)
+
+
+def is_called_over(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether somebody is called to do something: 我叫老王和老李一起去."""
+    called = load_reader_rules(lang).words["called"]
+    return bool(CALLED.search(proposal.before) and called.match(proposal.after))
+
+
 def is_of_kin(proposal: Proposal, lang: Language) -> bool:
-    """Tell whether a value is that of a relative who is named, and alone."""
-    if not proposal.kin or load_reader_rules(lang).words["together"].search(proposal.of_kin):
+    """Tell whether a value is that of a relative who is named, and alone.
+
+    "My wife hates my snoring" tells of the user, and 我女儿她妈是医生 of somebody else.
+    """
+    found = load_reader_rules(lang).words
+    if not proposal.kin or found["together"].search(proposal.of_kin):
+        return False
+    if load_rules(lang).stranger.search(proposal.between):
+        return False
+    is_taste = proposal.tag.slot.rpartition(".")[2] in TASTES
+    if is_taste and any(one.end() == len(proposal.before.rstrip())
+                        for one in found["self"].finditer(proposal.before.rstrip())):  # fmt: skip
         return False
     return proposal.tag.shape != "name" or is_named_there(proposal)
 
@@ -178,8 +218,13 @@ def about_stranger(proposal: Proposal, lang: Language) -> bool:
 
 
 def about_other(proposal: Proposal, lang: Language) -> bool:
-    """Tell whether somebody else than the user is the last person in the clause before them."""
+    """Tell whether somebody else than the user is the last person in the clause before them.
+
+    A note is a clause; it may tell of somebody whom its sentence names before it.
+    """
     found, before = load_reader_rules(lang).words, before_in_clause(proposal)
+    if proposal.tag.whole and not found["self"].search(proposal.clause):
+        before = proposal.sentence[: max(proposal.sentence.find(proposal.clause), 0)] + before
     others = [one.end() for one in found["others"].finditer(before)]
     others += [
         one.end() for one in load_rules(lang).kin_mention.finditer(before)

@@ -17,6 +17,8 @@ from typing import Final
 from shared_core.core.domain import UNKNOWN_START, Event, FactDraft, MemoryId
 from shared_core.extraction.past_statements import PastStatement, past_statement
 from shared_core.extraction.pattern_facts import clause_facts
+from shared_core.extraction.proposals import Proposal, is_to_come
+from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.extraction.third_person import DATED, about_whom, attribute_of, third_person_facts
 from shared_core.extraction.trained_reader import is_proposed, passages, proposed_facts
 from shared_core.nlp.affect import fact_importance
@@ -66,7 +68,7 @@ FAR: Final = re.compile(
 )
 STARTS: Final = re.compile(
     r"\b(?:start|begin|join|move|transfer)s?\b|\b(?:start|join|mov|transferr|beginn)ing\b"
-    r"|入职|入職|报到|報到|上班|搬到|搬去|调到|調到",
+    r"|入[职職]|[报報]到|上班|搬到|搬去|[调調轉转]到|跳槽|加入",
     re.IGNORECASE,
 )
 """What tells that a job or a home begins; in English, on a day to come."""
@@ -145,6 +147,7 @@ def read_turn(
     if event.role != "user":
         return reading
     discourse.begin_turn(event.event_id, event.occurred_at)
+    of_others = discourse.speaks_of_others
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
@@ -174,15 +177,23 @@ def read_turn(
                 values.append(draft.value)
     reading.facts = list(drafts.values())
     if reader:
-        proposed = propose(reading, event, discourse, without)
+        proposed = propose(reading, event, discourse, without, of_others=of_others)
         reading.facts = without_contested([*reading.facts, *proposed])
     return reading
 
 
 def propose(
-    reading: RuleReading, event: Event, discourse: DiscourseState, without: Collection[str]
+    reading: RuleReading,
+    event: Event,
+    discourse: DiscourseState,
+    without: Collection[str],
+    *,
+    of_others: bool,
 ) -> Iterator[FactDraft]:
-    """Yield what the trained reader proposes for a turn that the rules have read."""
+    """Yield what the trained reader proposes for a turn that the rules have read.
+
+    of_others: somebody else was mentioned just before the turn, whom "moved to leeds" may mean.
+    """
     for passage in passages(reading.sentences[:MAX_TAGGED_SENTENCES]):
         lang = passage.language
         for draft, proposal in proposed_facts(
@@ -191,7 +202,7 @@ def propose(
             sentence = proposal.sentence
             if draft.slot in switched_off(sentence, lang, without):
                 continue
-            if is_read(draft, reading.facts):
+            if is_read(draft, reading.facts) or (of_others and may_be_of_other(draft, proposal)):
                 continue
             around = proposal.of_kin if proposal.kin else sentence
             about = about_whom(draft, around, lang, discourse)
@@ -202,7 +213,9 @@ def propose(
                 about = as_plan(about)
             if attribute_of(about.slot) == PLAN and WENT.search(sentence):
                 continue
-            yield from in_time([about], sentence, event) or ()
+            for fact in in_time([about], sentence, event) or ():
+                if fact.foretells or not is_to_come(proposal, lang):
+                    yield fact
 
 
 def is_read(draft: FactDraft, facts: Collection[FactDraft]) -> bool:
@@ -219,6 +232,13 @@ def is_read(draft: FactDraft, facts: Collection[FactDraft]) -> bool:
     return any(words in f"{one.subject} {one.value}".casefold() for one in facts) or any(
         one.operation == "retract" for one in facts
     )
+
+
+def may_be_of_other(draft: FactDraft, proposal: Proposal) -> bool:
+    """Tell whether a value that replaces one stands in a sentence that names nobody."""
+    if proposal.kin or not draft.functional:
+        return False
+    return not load_reader_rules(draft.language).words["self"].search(proposal.sentence)
 
 
 def as_plan(note: FactDraft) -> FactDraft:

@@ -24,6 +24,7 @@ from shared_core.extraction.reader_rules import (
 )
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
+from shared_core.nlp.slots import takes_the_place
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
 from shared_core.nlp.vouching import Bar, is_vouched, of_health
@@ -70,6 +71,8 @@ POSSESSOR: Final = re.compile(r"['’]s |.的.")
 POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$|[他她它你您](?:们|們)?家?$")
 """What stands before the relative of somebody else: "my sister's husband", 她老公."""
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
+SHE: Final = re.compile(r"[.!。！]\s*(?:(?:he|she|his|her)\b|[他她])", re.IGNORECASE)
+"""Begins a sentence about somebody who was named before."""
 CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]|(?<![.!?])[.!?]{1,8}(?=\s)|(?<=\s)[-–—](?=\s)")
 
 
@@ -162,11 +165,11 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
     for one in joined(tagged.spans, text):
         if not is_own_word(text, one, lang):
             continue
-        if one.slot == KIN or one.sure >= rules.slot_floor:
+        tag = load_tags().get(one.slot)
+        if tag is None or one.sure >= rules.slot_floor:
             found.append(one)
         elif one.slot not in silent and one.value * tagged.gate >= rules.value_floor:
-            note = "kin_note" if load_tags()[one.slot].of_kin else "note"
-            found.append(replace(one, slot=note, sure=one.value))
+            found.append(replace(one, slot="kin_note" if tag.of_kin else NOTE, sure=one.value))
     ended = tuple(one for one in tagged.ended if is_own_word(text, one, lang, is_over=True))
     return ReaderSpans(spans=tuple(found), ended=ended)
 
@@ -261,9 +264,7 @@ def names_of(text: str, kin_at: int, read: ReaderSpans, lang: Language) -> int:
     """Return how many names belong to the word for relatives at a place."""
     rules = load_reader_rules(lang)
     return sum(
-        kin_of(text, one, read.spans, rules)[1] == kin_at
-        for one in read.spans
-        if one.slot in NAMES
+        kin_of(text, one, read.spans, rules)[1] == kin_at for one in read.spans if one.slot in NAMES
     )
 
 
@@ -366,12 +367,15 @@ def kin_of(
     """Return the relation that a value belongs to, such as "daughter", and where it is named.
 
     "" and 0 if none is named. It is that of the last word for a relative before the value, or of
-    the first one after it. "My sister's husband" is none of them.
+    the first one after it. "My sister's husband" is none of them, and no sentence after two
+    relatives says which of them "she" is.
     """
     words = [one for one in spans if one.slot in NAMES_KIN and one is not span]
     before = [one for one in words if one.end <= span.start]
-    if len(before) > 1 and OF_OTHER.fullmatch(text[before[-2].end : before[-1].start]):
-        return "", 0
+    if len(before) > 1:
+        between = text[before[-1].end : span.start]
+        if OF_OTHER.fullmatch(text[before[-2].end : before[-1].start]) or SHE.search(between):
+            return "", 0
     near = before[-1:] or [one for one in words if one.start >= span.end][:1]
     if near and POSSESSED.search(text[: near[0].start]):
         return "", 0
@@ -404,7 +408,7 @@ def fact_of(value: str, proposal: Proposal, lang: Language, event_id: str) -> Fa
         value=value,
         statement=sentence_of(value, shape, inner, kin, lang, proposal.sentence),
         event_id=event_id,
-        functional=functional,
+        functional=takes_the_place(slot, value, functional=functional),
         confidence=round(TRUST * span.sure, 2),
         pattern=_pattern(lang, span.slot),
         language=lang,

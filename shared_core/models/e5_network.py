@@ -201,7 +201,7 @@ def batches(lengths: Sequence[int]) -> list[list[int]]:
     return found
 
 
-class Weights(Protocol):
+class LayerWeights(Protocol):
     """Matrices and vectors by the names of E5File."""
 
     @property
@@ -221,7 +221,7 @@ def lower_weights(file: E5File) -> dict[str, Array]:
     return before | layer_weights(file, range(SHARED_LAYERS))
 
 
-def layer_weights(source: Weights, numbers: Iterable[int]) -> dict[str, Array]:
+def layer_weights(source: LayerWeights, numbers: Iterable[int]) -> dict[str, Array]:
     """Return the weights of layers by their names in the graph.
 
     A matrix becomes int8, shape (inputs, outputs), with one scale for each output.

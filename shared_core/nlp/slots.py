@@ -32,6 +32,11 @@ SECRET: Final = re.compile(
     r"|cvv|card_?number|account_?number|iban|ssn)(?:$|[._])|密码|口令|密钥|验证码|卡号|账号"
 )
 
+SONS_OR_DAUGHTERS: Final = re.compile(
+    r"\b(?:sons?|daughters?|boys?|girls?|lads?|twins)\b|[儿女男][子儿孩]|闺女|双胞胎", re.IGNORECASE
+)
+"""Some of the user's children."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
@@ -58,6 +63,14 @@ def slot_of(given: str) -> Slot | None:
         name = name[:MAX_SLOT_CHARACTERS].strip("._")
         return Slot(name=name, fact_type="custom", functional=False, known=False)
     return Slot(name=name, fact_type=found[0], functional=found[1], known=True)
+
+
+def takes_the_place(slot: str, value: str, *, functional: bool) -> bool:
+    """Tell whether a value of a slot takes the place of another one.
+
+    functional: of the slot. "Two sons" leave room for "two daughters", "three children" do not.
+    """
+    return functional and not (slot == "parent_of" and SONS_OR_DAUGHTERS.search(value))
 
 
 def slot_about(subject: str, slot: Slot) -> Slot:

@@ -23,6 +23,8 @@ BEFORE: Final = 40
 """Maximum characters before a value that show whether it was cut."""
 SENTENCE: Final = re.compile(r"[^.!?\s]\s*$")
 """A text after which no sentence begins."""
+NO_YEARS: Final = re.compile(r"\d|\b(?:months?|weeks?|days?)\b|^个?[月周星天]", re.IGNORECASE)
+"""What stands after the number of an age that is a range, or counts no years."""
 CLAUSE_MARK: Final = re.compile(r"[,，;；。！？]|[.!?](?=\s|$)")
 
 
@@ -45,7 +47,11 @@ def is_whole(slot: str, text: str, start: int, end: int, lang: Language) -> bool
     value = amount(number[0], lang)
     if value is None:
         return False
-    return name != "age" or (0 < value <= OLDEST and not _is_coming(text, start, end, lang))
+    return name != "age" or (
+        0 < value <= OLDEST
+        and not NO_YEARS.search(text[number.end() : end])
+        and not _is_coming(text, start, end, lang)
+    )
 
 
 def whole_span(kind: str, text: str, start: int, end: int, lang: Language) -> tuple[int, int]:
@@ -87,5 +93,4 @@ def _is_coming(text: str, start: int, end: int, lang: Language) -> bool:
     coming = load_fragment("coming", lang)
     begin = max((one.end() for one in CLAUSE_MARK.finditer(text, 0, start)), default=0)
     stop = CLAUSE_MARK.search(text, end)
-    after = text[end : stop.start() if stop else len(text)]
-    return bool(coming.search(text[begin:start]) or coming.search(after))
+    return bool(coming.search(text[begin : stop.start() if stop else len(text)]))

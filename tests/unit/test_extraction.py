@@ -190,11 +190,11 @@ def test_a_fact_begins_when_the_turn_says_so(text, began):
     assert began == (fact.valid_from and fact.valid_from.date().isoformat())
 
 
-def test_what_is_still_to_come_may_be_a_plan_that_lapses():
+def test_what_is_still_to_come_holds_from_then_on():
     found = read("我下个月跳槽到松果科技")
-    [plan] = found.facts
-    assert ("plan", ["0"]) == (plan.slot, found.needs_model)
-    assert plan.valid_until is not None
+    [fact] = found.facts
+    assert ("employer", True, ["0"]) == (fact.slot, fact.foretells, found.needs_model)
+    assert fact.valid_from.isoformat() == "2026-06-01T00:00:00+00:00"
 
 
 def test_facts_become_edges_with_names_as_said():

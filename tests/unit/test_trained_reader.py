@@ -16,6 +16,7 @@ from shared_core.extraction.span_tagger import WEIGHTS, load_tagger, words
 from shared_core.nlp.rules import kin_word
 
 MOST_BYTES = 12_000_000
+FORGET = "forget"
 
 FOUND = [
     ("i wear a medium", "size", "medium"), ("deathly allergic to eggs", "allergy", "eggs"),
@@ -26,7 +27,9 @@ FOUND = [
     ("hubby is coeliac so no bread", "relation.husband.trait", "coeliac"),
     ("年初从福州搬到贵阳", "residence", "贵阳"), ("查出来金属过敏", "allergy", "金属"),
     ("二甲双胍一天两次", "medication", "二甲双胍"), ("鞋42码偏宽", "size", "42码"),
-    ("我弟在部队", "relation.brother.employer", "部队"),
+    ("我弟在部队", "relation.brother.employer", "部队"), ("我们组用Java", "tool", "Java"),
+    ("starting 8th grade in september", "grade", "8th grade"),
+    ("i own a wood stove", "possession", "a wood stove"), ("相机是索尼A7M4", "possession", "索尼A7M4"),
 ]  # fmt: skip
 
 NOTED = [
@@ -37,7 +40,8 @@ NOTED = [
 OVER = [
     ("stopped taking lexapro", "lexapro"), ("停了二甲双胍", "二甲双胍"),
     ("swapped the iphone for a pixel", "iphone"), ("把win删了换ubuntu", "win"),
-    ("旺财昨晚走的", "旺财"),
+    ("旺财昨晚走的", "旺财"), ("不打羽毛球了", "羽毛球"),
+    ("The dentist appointment on March 20 is cancelled", "dentist appointment on March 20"),
 ]  # fmt: skip
 
 SILENT = [
@@ -47,13 +51,13 @@ SILENT = [
     "the webinar is on May 5 at noon", "give me 15 more", "i'm so frustrated with this printer",
     "他在腾讯上班", "我以前住成都", "我在楼下买了杯咖啡", "我客户对海鲜过敏", "这个小区环境好得很",
     "我今天头疼", "im not allergic to nuts", "i cant speak french", "i don't have diabetes",
-    "i dont play tennis", "不打羽毛球了", "不住北京", "我不开特斯拉", "我儿子不对鸡蛋过敏",
+    "i dont play tennis", "不住北京", "我不开特斯拉", "我儿子不对鸡蛋过敏",
     "患者女32岁对青霉素过敏", "patient is 54, diabetic, on metformin",
     "今天认识了个女生叫小雨，吃素", "邻居家狗叫旺财", "我儿子班上有个同学叫李雷",
     "我在星巴克买了杯咖啡", "2027年6月结婚", "54yo male", "we went to japan in april",
     "月薪2万房租5000能买车吗", "just got back from mums, Rosie is growing so fast",
     "she left google", "My sister's husband works at Google.", "我妈马上满六十岁",
-    "罗马那家酒店很不错", "The dentist appointment on March 20 is cancelled",
+    "罗马那家酒店很不错",
     "Remind me to call mum on Friday", "Note 145: I was here.",
     "my son swapped his iphone for a pixel", "李志宏是做厨师的",
 ]  # fmt: skip
@@ -66,7 +70,7 @@ def drafts(text: str, *, reader: bool = True, without: tuple[str, ...] = ()) -> 
 @every_case(*FOUND)
 def test_the_reader_finds_what_no_rule_reads(text, slot, value):
     assert slot not in [one.slot for one in drafts(text, reader=False)]
-    found = [one for one in drafts(text) if one.slot == slot]
+    found = [one for one in drafts(text) if (one.slot, one.operation) == (slot, "assert")]
     assert [one.value for one in found] == [value]
     assert trained.is_proposed(found[0])
     assert found[0].confidence <= 0.8
@@ -74,15 +78,8 @@ def test_the_reader_finds_what_no_rule_reads(text, slot, value):
 
 
 @pytest.mark.xfail(strict=True, reason="the corpus holds too few turns of this kind")
-@pytest.mark.parametrize(
-    ("text", "slot", "value"),
-    [("starting 8th grade in september", "grade", "8th grade"),
-     ("i own a wood stove", "possession", "a wood stove"), ("我们组用Java", "tool", "Java"),
-     ("相机是索尼A7M4", "possession", "索尼A7M4"),
-     ("3 yrs sober on sunday", "note", "3 yrs sober on sunday")],
-)  # fmt: skip
-def test_the_reader_should_find_this_too(text, slot, value):
-    assert [value] == [one.value for one in drafts(text) if one.slot == slot]
+def test_the_reader_should_find_this_too():
+    assert ["note"] == [one.slot for one in drafts("3 yrs sober on sunday")]
 
 
 def test_a_count_and_the_names_after_it_go_together():
@@ -187,7 +184,7 @@ def test_the_same_text_gives_the_same_facts():
 
 def test_the_weights_are_small_and_know_the_tags():
     assert len((files("shared_core.extraction") / WEIGHTS).read_bytes()) <= MOST_BYTES
-    assert {*load_tagger().slots} - {trained.KIN} <= {*trained.load_tags()}
+    assert {*load_tagger().slots} - {trained.KIN, FORGET} <= {*trained.load_tags()}
 
 
 @every_case(*trained.LANGUAGES)
