@@ -371,10 +371,11 @@ _ASKS_OTHERWISE: Final = re.compile(
     r"(?:who(?:se|m)?|when|where|why"
     r"|how\s(?:much|many|long|old|big|large|far|often|tall|wide|high|heavy|deep)"
     r"|(?:what|which)\s(?:time|year|day|date|price|colou?r|size|brand|model|wi-?fi|network)"
-    r"|(?:what|which)\b.{0,40}\b(?:names?|called|ssid|costs?))\b)"
+    r"|(?:what|which|how|tell|give)\b.{0,40}\b(?:names?|called|ssid|costs?)"
+    rf"|(?:(?:the|your)\s)?(?:name\sof\s(?:the|your)\s{_NETWORK}|{_NETWORK}(?:['’]?s)?\sname|ssid)$)\b)"
     r"|.{0,40}(?:谁|誰|什么时候|什麼時候|几[点号年]|哪[里儿天年家个]|多少钱|多[久大长重]|为什么|叫什么|什么名)"
 )
-"""A question whose answer is a person, a time, a place, an amount or a name."""
+"""A question that a person, a time, a place, an amount or a name answers."""
 _OF_SECURITY: Final = re.compile(r"(?i:\bsecur|\bsecret|\banswers?\b)|密保|答案")
 """A word for a question whose answer is a secret, as a name may be."""
 _ASKS_TOO: Final = re.compile(

@@ -171,7 +171,7 @@ def test_a_secret_told_in_passing_is_masked(text, secret):
 @every_case(
     ("what's the wifi's name?", "mossgarden"), ("wifi叫什么名字？", "CMCC-5G"),
     ("how much was the gate?", "4711"), ("Do you want me to keep the wifi password?", "Right"),
-    ("the gate code is [REDACTED: password]", "Noted."),
+    ("the gate code is [REDACTED: password]", "Noted."), ("Tell me the wifi's name.", "alice"),
 )  # fmt: skip
 def test_a_reply_that_is_asked_for_something_else_or_for_nothing_stays(before, text):
     assert text == Intake(DEFAULT).text(text, before)
