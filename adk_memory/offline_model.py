@@ -13,7 +13,7 @@ from shared_core.models import offline_answer
 
 
 class OfflineModel(BaseLlm):
-    """Answers a question with the best memory it is shown, and anything else with "Noted."
+    """Answers a question from its thread or its memories, and anything else with "Noted."
 
         LlmAgent(name="assistant", model=OfflineModel())
 
@@ -29,11 +29,15 @@ class OfflineModel(BaseLlm):
         """Yield the one answer to a request."""
         system = llm_request.config.system_instruction
         texts = [system] if isinstance(system, str) else []
-        texts += [
-            part.text or "" for content in llm_request.contents for part in content.parts or ()
+        parts = [
+            (content.role, part.text or "")
+            for content in llm_request.contents
+            for part in content.parts or ()
         ]
+        texts += [text for _, text in parts]
+        said = [text for role, text in parts if role == "user"]
         yield LlmResponse(
-            content=types.ModelContent(offline_answer(texts)),
+            content=types.ModelContent(offline_answer(texts, said)),
             usage_metadata=types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=0, candidates_token_count=0, total_token_count=0
             ),  # ADK warns about a response without it

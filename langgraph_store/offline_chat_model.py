@@ -7,14 +7,14 @@ from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from shared_core.models import offline_answer
 
 
 class OfflineChatModel(BaseChatModel):
-    """Answers a question with the best memory it is shown, and anything else with "Noted."
+    """Answers a question from its thread or its memories, and anything else with "Noted."
 
         create_agent(OfflineChatModel(), middleware=[HippocampusMiddleware(store, app="my_app")])
 
@@ -37,5 +37,6 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **options: Any,
     ) -> ChatResult:
-        answer = offline_answer([str(message.text) for message in messages])
+        said = [str(one.text) for one in messages if isinstance(one, HumanMessage)]
+        answer = offline_answer([str(one.text) for one in messages], said)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(answer))])

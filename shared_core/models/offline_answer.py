@@ -10,17 +10,28 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import SPEAKER
+from shared_core.nlp.dialogue_acts import dialogue_act
 from shared_core.nlp.forget_requests import forget_requests, is_forget_request
-from shared_core.nlp.question_subject import is_about_another
-from shared_core.nlp.text import search_terms
+from shared_core.nlp.keywords_and_topics import patterns
+from shared_core.nlp.question_subject import is_about_another, shares_words
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.text import Language, is_question, language, search_terms, sentences
+from shared_core.nlp.typed_text import as_meant
 
 TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
 """Begins memories, from ADK's preload_memory or from ours; `</...>` ends them."""
 LINE_LABEL: Final = re.compile(r"^- (?:\[[^\]]*\] )?")
-QUESTION_MARKS: Final = ("?", "？")
-CLAUSE_END: Final = re.compile(r"[,.!;，。！；]\s*\S")
-"""Stands between clauses. Without a question mark only a single clause is taken as a question."""
+CLAUSE_END: Final = re.compile(r"[,，;；]\s*|\bbut\b|但是?", re.IGNORECASE)
+SUPPOSES: Final = (".condition", ".wish", ".role-play")
+"""Guards of what is only supposed, from their clause to the end of the sentence."""
+STATES: Final = 0.7
+"""A clause that the rules take for a question is none if its chance to state is higher."""
+ASKS: Final = 0.75
+"""Any other clause without a question mark is a question if its chance is higher."""
+SURELY_ASKS: Final = 0.95
+"""The same of a clause of a memory that the rules take for none."""
 ASKING_WORDS: Final = re.compile(
     r"\b(?:what|who|where|when|how|why)'?s\b|\b(?:remember|recall|please|again|hello|hi|hey)\b"
     r"|记得|知道|告诉|请问|什么时候|啥|咋|何时|你好",
@@ -46,12 +57,18 @@ OWN_ANSWERS: Final = (*NOTED, *FORGETTING, "I remember", "我记得", "这件事
 """How its own answers begin. They become memories too, and say nothing new."""
 
 
-def offline_answer(texts: Sequence[str]) -> str:
+def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     """Return the answer to the texts of a request, the user's message last.
 
-    A question gets the first memory that could answer it. A request to forget gets FORGETTING, any
-    other message "Noted." Chinese messages get Chinese answers. Memories are the lines between the
-    tags of our blocks, or else every line of an earlier text that begins with "- ".
+    A question gets the newest of the user's messages that shares a word with it, or else the first
+    memory that could answer it: memories are ranked, messages are not. A request to forget gets
+    FORGETTING, any other message "Noted." Chinese messages get Chinese answers. Memories are the
+    lines between the tags of our blocks, or else every line of an earlier text that begins with
+    "- ".
+
+    Args:
+        texts: All texts of the request.
+        said: Those that the user said; blocks of memories may be among them.
     """
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
@@ -60,17 +77,46 @@ def offline_answer(texts: Sequence[str]) -> str:
     if not _asks(message):
         return NOTED[is_chinese]
     is_on_topic = _topic_test(message)
-    for line in _memory_lines(texts):
-        memory = LINE_LABEL.sub("", line)
-        if _tells(memory) and is_on_topic(memory):
+    may_suppose = _supposes(message)
+    slots = relation_phrases.work_and_home_slots(message)
+    earlier = [(text.strip(), True) for text in reversed(said) if not _blocks(text)]
+    memories = [(LINE_LABEL.sub("", line), False) for line in _memory_lines(texts)]
+    for memory, is_of_thread in (*earlier, *memories):
+        if memory.startswith(OWN_ANSWERS) or is_forget_request(memory):
+            continue
+        stated = _stated(memory, may_suppose=may_suppose)
+        shares = shares_words(stated, message) or relation_phrases.names_slots(stated, slots)
+        if stated and is_on_topic(stated) and (shares or not is_of_thread):
             return QUOTED[is_chinese] + memory
     return NOTHING[is_chinese]
 
 
-def _tells(memory: str) -> bool:
-    """Tell whether a memory could answer a question."""
-    own = memory.startswith(OWN_ANSWERS)
-    return not own and not _asks(memory) and not is_forget_request(memory)
+def _stated(text: str, *, may_suppose: bool) -> str:
+    """Return the clauses of a text that state something: none that asks, or supposes or wishes.
+
+    may_suppose: keep suppositions and wishes, for a question about one.
+    """
+    stated = []
+    for sentence, _ in own_sentences(text):
+        for clause in CLAUSE_END.split(sentence):
+            if not may_suppose and _supposes(clause):
+                break
+            sure = ASKS if relation_phrases.is_question(clause) else SURELY_ASKS
+            if clause and not is_question(clause) and dialogue_act(clause).asks <= sure:
+                stated.append(clause)
+    return ", ".join(stated)
+
+
+def _supposes(text: str) -> bool:
+    """Tell whether a text speaks of what is only wished, planned or supposed."""
+    lang = language(text)
+    meant = as_meant(text)
+    guards = [one.regex for one in load_rules(lang).guards if one.id.endswith(SUPPOSES)]
+    return any(one.search(meant) for one in (*guards, *_wishes(lang)))
+
+
+def _wishes(lang: Language) -> list[re.Pattern[str]]:
+    return [of[lang] for labels, _, of in patterns("intent") if labels["en"] == "goal"]
 
 
 def _topic_test(question: str) -> Callable[[str], bool]:
@@ -105,11 +151,15 @@ def _topic_words(text: str) -> set[str]:
 
 
 def _asks(text: str) -> bool:
-    """Tell whether a text is a question, also one without its mark ("where do I live")."""
-    text = text.strip()
-    if text.endswith(QUESTION_MARKS):
-        return True
-    return not CLAUSE_END.search(text) and relation_phrases.is_question(text)
+    """Tell whether the last clause that is no greeting asks, with or without a question mark."""
+    asks = False
+    for clause in (one for sentence in sentences(text) for one in CLAUSE_END.split(sentence)):
+        act = dialogue_act(clause)
+        if relation_phrases.is_question(clause):
+            asks = is_question(clause) or act.statement < STATES
+        elif act.name != "social":
+            asks = act.asks > ASKS
+    return asks
 
 
 def _memory_lines(texts: Sequence[str]) -> list[str]:

@@ -150,7 +150,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         ),
     ),
     "password": _Kind(
-        ("pass", "pw", "密码", "口令", "码", "密钥", "pin", "code", "comb", "otp", "cvv", "cvc"),
+        ("pass", "pw", "码", "碼", "口令", "密钥", "pin", "code", "comb", "otp", "cvv", "cvc",
+         "safe", "duress", "seed", "recovery", "暗号", "暗號", "密语", "安全词", "助记词"),
         _form(PASSWORD), is_secret=is_password,
     ),
     "credential": _Kind(

@@ -29,7 +29,7 @@ _NODS: Final = (
     "|sure|alright|got it|i see|bye(?:[ -]bye)?|goodbye|see (?:you|ya)(?: later| soon)?|cool|great"
     "|nice|perfect|awesome|wow|lol|ha(?:ha)*|hm+|uh-?huh|yes|yeah|yep|yup|no|nope|right|exactly"
     "|you'?re welcome|no problem|no worries|of course|certainly|sounds good|makes sense|please"
-    "|how are you(?: doing)?(?: today)?|what'?s up|i'?m (?:fine|good|ok|okay)|and you"
+    "|how are you(?: doing)?(?: today)?|what'?s up|i'?m (?:fine|good|ok|okay)|and you|absolutely"
 )
 _CHINESE_NODS: Final = (
     "你好呀?|您好|大家好|嗨|哈喽|早上好|早安|下午好|晚上好|晚安|谢谢你?|多谢|感谢|不客气|不用谢"
@@ -70,7 +70,7 @@ class Intake:
     def text(self, text: str, before: str = "") -> str:
         """Return a turn's text as it may be stored, or "". before: the turns before it."""
         bare = without_memories(clean_text(text)).strip()
-        return self.privacy.redact(bare, KINDS, before).text.strip()
+        return self.privacy.redact(bare, KINDS, _naming(bare, before)).text.strip()
 
     def event(self, event: Event, before: str = "") -> Event:
         """Return a turn as it may be stored."""
@@ -92,7 +92,7 @@ class Intake:
         """Return successive turns as a prompt may show them; a session log may hold more."""
         turns: list[Event] = []
         for event in events:
-            if may_follow(event.text) and (before := text_before(turns)):
+            if before := _naming(event.text, text_before(turns)):
                 text = self.privacy.marked(event.text, KINDS, before)
             else:
                 text = self.shown_text(event.text)
@@ -152,7 +152,7 @@ class Intake:
     ) -> JsonValue:
         if isinstance(value, Mapping):
             return {
-                key: self.privacy.marked(part, KINDS, before)
+                key: self.privacy.marked(part, KINDS, _naming(part, before))
                 if key in keys and isinstance(part, str)
                 else self._masked(part, keys, before)
                 for key, part in value.items()
@@ -170,6 +170,11 @@ def asks_before(events: Sequence[Event]) -> bool:
 def text_before(turns: Sequence[Event]) -> str:
     """Return the text of the last turns, for one that follows them."""
     return "\n".join(turn.text for turn in turns[-TURNS_BEFORE:])
+
+
+def _naming(text: str, before: str) -> str:
+    """Return the turns before a text if they may name a value in it, else "": a nod holds none."""
+    return before if may_follow(text) and not is_small_talk(text) else ""
 
 
 async def off_loop(texts: Iterable[str], work: Callable[[], T]) -> T:

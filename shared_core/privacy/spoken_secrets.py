@@ -1,7 +1,8 @@
 """Find passwords, codes and keys by the words around them. Pure.
 
 "My PIN is 4821" holds one, "the pin is 5000 feet up" does not. A number that counts something is
-not a code. A plain word in a sentence about passwords is not a password. A key must look like one.
+not a code. A plain word in a sentence about passwords is not a password. Several plain words after
+a label are one, unless most of them talk about passwords. A key must look like one.
 Texts must be in plain-width digits and letters.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Final
+
+from shared_core.nlp.text import CHINESE_FUNCTION_CHARACTERS, ENGLISH_STOP_WORDS, HAN
 
 AROUND: Final = 60
 """Number of characters looked at on each side of a match."""
@@ -46,12 +49,38 @@ ENTRY: Final = (
 """The code of a door, a lock or an alarm, after or before the name of that thing."""
 LONGEST_PASSWORD: Final = 100
 """Maximum characters of a password that is masked."""
+_FUNCTION: Final = (
+    rf"(?:(?:{'|'.join(sorted(ENGLISH_STOP_WORDS))}"
+    r"|must|may|cannot|please|let|everyone|somebody|someone|nobody)(?:['’][a-z]+)?|[a-z]+n['’]t)"
+)
+"""A word of grammar: no password, and none of a passphrase."""
+_GOES_ON: Final = (
+    r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
+    r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
+    r"|for|from|had|haha|has|have|here|i|if|i['’]?m|in|instead|is|it|it['’]?s|its|just|keep|lol"
+    r"|mate|man|bro|dude|buddy|guys|sir|dear|honey"
+    r"|my|never|not|now|o?k|okay|on|only|or|please|pls|plz|right|since|so|stays|thanks?|that|the"
+    r"|then|there|this|thx|till?|to|today|tonight|too|unless|until|use|was|we|when|where|which"
+    r"|while|who|will|with|works?|worked|would|you|your)"
+)
+"""A word that continues the sentence after a secret."""
+_LABEL: Final = r"[\w-]{1,20} ?[:=]"
+_LETTER: Final = "[A-Za-z\u00c0-\u024f]"
+_PHRASE: Final = (
+    rf"(?!(?i:{_FUNCTION})(?![\w'’-])){_LETTER}(?:{_LETTER}|['’-](?={_LETTER})){{0,40}}+"
+    rf"(?:[ \t]{{1,4}}+(?!(?i:{_FUNCTION}|{_GOES_ON})(?![\w'’-])|{_LABEL})"
+    rf"(?:{_LETTER}|\d)(?:{_LETTER}|\d|['’-](?={_LETTER})){{0,40}}+(?![@_/]))"
+)
+"""A word, and another one behind it that is no word of grammar; to be repeated."""
+MOST_WORDS: Final = 24
+"""Maximum words of a passphrase: the longest of a wallet (BIP 39)."""
 PASSWORD: Final = (
     r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd?(?!\s?[=:]\s?[~/])"
     r"|\b(?:wi-?fi|wlan|router|hotspot|login|laptop|netflix)['’]?s?[ -]pass)(?![a-z0-9_])"
     r"(?:\s++(?:for|to|of|on)(?:\s++[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
-    r"(?:\s++(?:is|was)\b\s*+[:：]?|\s*+[=:：])(?:\s*+now\b)?\s*+)"
-    r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
+    r"(?:(?P<label>(?:\s++(?:is|was)\b)?\s*+[=:：])|\s++(?:is|was)\b)(?:\s*+now\b)?\s*+)"
+    rf"(?:(?(label)(?P<phrase>{_PHRASE}{{1,{MOST_WORDS - 1}}}+)|(?!))"
+    r"|\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
     r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,"
     f"{LONGEST_PASSWORD}"
     r"}))"
@@ -72,6 +101,10 @@ PASSWORD: Final = (
     r"(?P<chinese>[!#-&(-\[\]-~]{3,"
     f"{LONGEST_PASSWORD}"
     r"})"
+    r"|(?i:\b(?:(?:safe|duress)[ -]?word|(?:seed|recovery)[ -](?:phrase|words))\s*+[=:：]\s*+)"
+    rf"(?P<phrase_of>{_PHRASE}{{0,{MOST_WORDS - 1}}}+)"
+    r"|(?:密码|密碼|口令|暗号|暗號|密语|安全词|助记词)\s?(?:就?是|为)?\s*+[:：=]\s*+[“‘「]?"
+    rf"(?P<chinese_phrase>[{HAN}]{{2}}[{HAN}A-Za-z0-9]{{1,40}}+)"
 )
 """A password or a code after its name."""
 KEY: Final = (
@@ -85,15 +118,15 @@ KEY: Final = (
 """A text after the name of a key, or after the start of an HTTP authorization header."""
 
 _TALK: Final = re.compile(
-    r"(?:a|about|all|already|also|always|an|and|are|as|at|been|being|blank|bool(?:ean)?|but|by"
-    r"|changed|checked|compromised|correct|different|empty|encrypted|expired|false|fine|for"
-    r"|forgotten|from|generated|going|gone|good|hard|hashed|hidden|here|how|in|incorrect|invalid"
-    r"|it|just|kept|leaked|like|long|lost|missing|my|needed|never|no|none|not|nothing|now|null"
-    r"|of|often|okay|old|on|one|only|optional|or|out|please|probably|protected|random|really"
-    r"|required|reset|right|safe|salted|same|saved|secure|see|sent|set|shared|short|shown|so"
-    r"|something|somewhere|still|stored|str(?:ing)?|strong|that|the|there|this|to|too|true"
-    r"|undefined|unique|unknown|unset|used|usually|valid|verified|very|visible|weak|what|when"
-    r"|where|which|why|with|working|written|wrong|your)[.,!?)\]}]*",
+    rf"(?:{_FUNCTION}|also|always|another|blank|bool(?:ean)?"
+    r"|changed|checked|compromised|correct|different|empty|encrypted|expired|false|fine"
+    r"|forgotten|generated|going|gone|good|hard|hashed|hidden|incorrect|invalid"
+    r"|kept|leaked|like|long|lost|missing|needed|never|none|nothing|null"
+    r"|often|okay|old|one|optional|out|probably|protected|random|really"
+    r"|required|reset|right|safe|salted|saved|secure|see|sent|set|shared|short|shown"
+    r"|something|somewhere|still|stored|str(?:ing)?|strong|true"
+    r"|undefined|unique|unknown|unset|used|usually|valid|verified|visible|weak|working|written"
+    r"|wrong)[.,!?)\]}]*",
     re.IGNORECASE,
 )
 """Words that follow "the password is" and "password:" in talk about passwords."""
@@ -109,28 +142,46 @@ _STATE: Final = re.compile(
 )
 """More words that follow "the password is" in such talk: its quality or its owner."""
 _PLAIN_WORD: Final = re.compile(r"(?P<word>[a-z]+(?:-[a-z]+)*)[.!?)\]}]*")
-_GOES_ON: Final = re.compile(
-    r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
-    r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
-    r"|for|from|had|haha|has|have|here|i|if|i['’]?m|in|instead|is|it|it['’]?s|its|just|keep|lol"
-    r"|mate|man|bro|dude|buddy|guys|sir|dear|honey"
-    r"|my|never|not|now|o?k|okay|on|only|or|please|pls|plz|right|since|so|stays|thanks?|that|the"
-    r"|then|there|this|thx|till?|to|today|tonight|too|unless|until|use|was|we|when|where|which"
-    r"|while|who|will|with|works?|worked|would|you|your)(?![\w'’-])"
+_ABOUT: Final = re.compile(
+    r"(?:accounts?|admins?|applications?|asks?|attempts?|auto|call|case|characters?|chars?|check|choose"
+    r"|click|contact|day|days|digits?|e?mails?|enters?|expires?|fails?|fields?|find|forgets?|forgot"
+    r"|hints?|idea|ideas|keeps?|knows?|last|length|letters?|links?|logins?|look|lower|lowercase"
+    r"|managers?|max(?:imum)?|min(?:imum)?|month|months|needs?|next|night|numbers?|pages?"
+    r"|pass(?:word|code|phrase)s?|pick|polic(?:y|ies)|recover[a-z]*|remember|reminder|rules?|screen"
+    r"|see|send|service|settings?|signs?|strength|symbols?|tell|text|times|told|tomorrow|tr(?:y|ies)"
+    r"|upper|uppercase|users?(?:name)?|wants?|week|weeks|words?|write|wrote|year|years|yesterday)"
 )
-"""A word that continues the sentence after a secret."""
+"""Words of talk about passwords: what they are made of, what one does with them, and when."""
+_CHINESE_TALK: Final = re.compile(
+    rf"[{''.join(sorted(CHINESE_FUNCTION_CHARACTERS - {'地'}))}"
+    r"不没未无無别勿谁誰什怎哪几幾被把给給让讓请請要可会會需须須应應已见見问問发發忘改换換设設输輸填"
+    r"错錯误誤对對位个個同用找查告说說跟记記]"
+    r"|至少|最[长多少]|必[需须]|数字|字母|大小写|符号|长度|格式|强度|默认|初始|重置|过期|失效|泄露|失败|成功"
+    r"|正确|保密|如下|加密|明文|账号|户|管理|安全|简单|复杂|登[录陆]|密码|口令|老样子|手机|邮[件箱]|短信"
+    r"|身份证|知道|系统|自动|生成|更新|保留|暂时|建议|规则|提示|太[^阳平极空子]"
+)
+"""Characters of grammar, and words of talk about passwords."""
+_CONTINUES: Final = re.compile(rf"{_GOES_ON}(?![\w'’-])")
+_NEXT_LABEL: Final = re.compile(rf"[ \t]+{_LABEL}")
 _NEXT_WORD: Final = re.compile(r"[ \t]+(?P<word>[a-z][\w'’-]*)")
 _NAMELY: Final = re.compile(r"['’](?:s|re|ll|d)\b")
+UNIT: Final = (
+    r"(?i:\s?(?:[mcμk]?m|inch(?:es)?|m?v|ohms?|m?ah|k?w|watts?|feet|ft|yards?|miles?|percent|secs?|mins?"
+    r"|(?:kilo|centi|milli)?met(?:er|re)s?|lit(?:er|re)s?|(?:kilo)?grams?|kilos?|k?g|lbs?|tons?|[kmg]b"
+    r"|style|vintage|characters?|chars?|digits?|letters?|lines?|pages?|users?|steps|points|photos"
+    r"|(?:us |canadian |australian )?dollars?|(?:swiss )?francs?|euros?|bucks|pounds?|quid|yen|yuan"
+    r"|rmb|kron[aeo]r?|crowns|rupees?|pesos?|zloty|usd|eur|gbp|chf|jpy|cny|cents?"
+    r"|people|times|bits?|bytes?|years?|months?|weeks?|days?|hours?|hrs|minutes?|seconds?|degrees)"
+    r"(?![\w:=]|\s?[:=]))"
+)
+"""An English unit or currency that a number counts."""
 _COUNTED: Final = re.compile(
-    r"\s?(?:[mcμ]?m|inch(?:es)?|m?v|ohms?|feet|ft|yards?|miles?|percent|kg|kb|mb|gb|secs?|mins?"
-    r"|style|vintage|characters?|chars?|digits?|letters?|lines?|pages?|dollars?|euros?|bucks|users?"
-    r"|people|times|bits?|bytes?|years?|days?|hours?|minutes?|seconds?)(?![\w:=]|\s?[:=])"
+    rf"{UNIT}"
     r"|\s?(?:[年月日号个位次天元块秒分小多版条字款种页篇集层遍倍米届章节件套项级万亿]|行(?![吗不了吧啊])"
     r"|名(?!字)|本(?!人|来)|世纪|周年|后才|以[内上下前后来]|之[前后]|左右|上映|出版|发[行布明]|播出|首播"
-    r"|问世|改版|施行|诞生|成立)",
-    re.IGNORECASE,
+    r"|问世|改版|施行|诞生|成立)"
 )
-"""The unit a number counts, or the sign of a year."""
+"""The unit that a number counts, or the sign of a year."""
 _PIN_OF_METAL: Final = re.compile(
     r"\b(?:lapel|safety|bowling|hair|rolling|cotter|clevis|firing|drawing|push|tie|hat|enamel|gpio"
     r"|locator|map|dowel|ball|tent|hinge|grenade|cloth(?:es)?|collar|badge)[ -]$",
@@ -208,13 +259,39 @@ def is_password(span: SecretSpan) -> bool:
         return False
     if span.form == "chinese":
         return not _PART.match(span.after)
+    if span.form.startswith("phrase"):
+        return _is_phrase(span.secret)
+    if span.form == "chinese_phrase":
+        return not _CHINESE_TALK.search(span.secret)
     word = _PLAIN_WORD.fullmatch(span.secret)
-    if span.form != "secret" or not word or not _STATED.search(span.lead):
+    if span.form != "secret" or not word:
         return True
+    if not _STATED.search(span.lead):
+        ends = word["word"] != span.secret or _NEXT_LABEL.match(span.after)
+        return bool(ends) or not _talks_on(word["word"], span.after)
     if _TALK.fullmatch(word["word"]) or _STATE.fullmatch(word["word"]):
         return False
     ends = word["word"] != span.secret
     return ends or not (_new_word(span.after) or _NAMELY.match(span.after))
+
+
+def _is_phrase(phrase: str) -> bool:
+    """Tell whether most of several words are no talk about passwords."""
+    words = phrase.lower().split()
+    talk = sum(_is_talk(word) for word in words)
+    most = 2 * talk >= sum(not word.isdecimal() for word in words)
+    return not most and not _ABOUT.fullmatch(words[0])
+
+
+def _talks_on(word: str, after: str) -> bool:
+    """Tell whether a word after a label begins a sentence about the password."""
+    if not _NEXT_WORD.match(after):
+        return after[:2] in ("'t", "’t")
+    return _new_word(after) or _is_talk(word) or _CONTINUES.fullmatch(word) is not None
+
+
+def _is_talk(word: str) -> bool:
+    return any(one.fullmatch(word) for one in (_TALK, _STATE, _ABOUT))
 
 
 def is_key(span: SecretSpan) -> bool:
@@ -248,7 +325,7 @@ def _is_other_pin(span: SecretSpan) -> bool:
 def _new_word(after: str) -> bool:
     """Tell whether the next word belongs to the match before it."""
     following = _NEXT_WORD.match(after)
-    return bool(following) and not _GOES_ON.match(after.lstrip())
+    return bool(following) and not _CONTINUES.match(after.lstrip())
 
 
 def _keylike(secret: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from shared_core.nlp.text import HAN
+from shared_core.privacy.spoken_secrets import UNIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -352,8 +353,40 @@ _MAY_TELL: Final = re.compile(
     rf"|{_NAMES_SECRET.pattern}"
 )
 """Signs of a text that may tell a secret: a value of an odd shape, or a word for a secret."""
+_NETWORK: Final = r"(?:wi-?fi|wlan|network|router|hotspot)"
+_OTHERWISE: Final = re.compile(
+    rf"(?i:(?<![\d.,])\d{{1,9}}+(?={UNIT})"
+    r"|\b(?:pa(?:y|ys|id|ying)|spen[dt]|spending|costs?|charged?|worth|budget|price|deposit|fee|bill"
+    r"|rent|owed?|owes|earn(?:ed|s)?|saved|donated|bid|offered|wants|asked|asking)(?! ?:)"
+    r"(?:\s(?:me|us|him|her|them|you|for\s(?:the|a|my)\s\w{1,20}|is|was|of|about|around|only|just"
+    r"|over|nearly|almost|under|up\sto|(?:less|more)\sthan)){0,3}\s(?P<paid>\d{1,9})(?![\w#*-])"
+    r"|\b(?:at|until|till?|by|before|after)\s(?P<clock>(?:[01]\d|2[0-3])[0-5]\d)(?![\w#*-])"
+    rf"|(?:\b(?:{_NETWORK}(?:['’]?s)?\s(?:name|ssid)|ssid|name\sof\s(?:the|my|our|your)\s{_NETWORK})"
+    rf"(?:\s(?:is|was)\b|\s?[:=])?|\b{_NETWORK}\s(?:is\s)?(?:called|named))\s?[\"'“]?"
+    r"(?P<name>[^\s,;/，。；]{1,40}))"
+)
+"""A value that the words beside it call an amount, a time, or the name of a network."""
+_ASKS_OTHERWISE: Final = re.compile(
+    r"(?i:(?:(?:and|so|but|ok(?:ay)?|hey|oh|by the way)\s)?"
+    r"(?:who(?:se|m)?|when|where|why"
+    r"|how\s(?:much|many|long|old|big|large|far|often|tall|wide|high|heavy|deep)"
+    r"|(?:what|which)\s(?:time|year|day|date|price|colou?r|size|brand|model|wi-?fi|network)"
+    r"|(?:what|which|how|tell|give)\b.{0,40}\b(?:names?|called|ssid|costs?)"
+    rf"|(?:(?:the|your)\s)?(?:name\sof\s(?:the|your)\s{_NETWORK}|{_NETWORK}(?:['’]?s)?\sname|ssid)$)\b)"
+    r"|.{0,40}(?:谁|誰|什么时候|什麼時候|几[点号年]|哪[里儿天年家个]|多少钱|多[久大长重]|为什么|叫什么|什么名)"
+)
+"""A question that a person, a time, a place, an amount or a name answers."""
+_OF_SECURITY: Final = re.compile(r"(?i:\bsecur|\bsecret|\banswers?\b)|密保|答案")
+"""A word for a question whose answer is a secret, as a name may be."""
+_ASKS_TOO: Final = re.compile(
+    rf"(?:\b(?:and|or)\b|[和与跟及,，;；/&+]).{{0,40}}?(?:{_OPENED.pattern})", re.IGNORECASE
+)
+"""What else such a question asks for, if a secret opens it."""
+_SENTENCE_ENDS: Final = re.compile(r"[.!?,。！？，\n]+\s*")
 MAY_FOLLOW: Final = 48
 """Maximum characters of a message whose secret may be named by the message before."""
+_MARKED: Final = re.compile(r"(?s:.*)\[REDACTED: \w{1,30}\].*+(?P<rest>(?s:.*))")
+"""The last line with a mark, and the lines after it."""
 MAX_BEFORE: Final = 200
 """Number of characters read of the message before."""
 HIDDEN_SCALE: Final = 0.3
@@ -431,10 +464,26 @@ def may_hold_value(text: str) -> bool:
 def tokens_before(text: str, before: str) -> list[Token]:
     """Return the tokens of the message before that count for a text.
 
-    None for a long text, and of a message that names nothing that a secret opens.
+    None for a long text, and of a message that names nothing that a secret opens, or that asks
+    for something else last.
     """
     before = before[-MAX_BEFORE:]
-    return tokens(before)[-BEFORE:] if may_follow(text) and _OPENED.search(before) else []
+    if not may_follow(text) or not _OPENED.search(before):
+        return []
+    [*_, last] = filter(None, _SENTENCE_ENDS.split(before.strip()))
+    asked = None if _OF_SECURITY.search(before) else _ASKS_OTHERWISE.match(last)
+    if asked and not _ASKS_TOO.search(last, asked.end()):
+        return []
+    return tokens(before)[-BEFORE:]
+
+
+def _is_told(before: str) -> bool:
+    """Tell whether the message before holds the secret that it names, so that a reply holds none.
+
+    A later line of it may name another one.
+    """
+    mark = _MARKED.search(before[-MAX_BEFORE:])
+    return mark is not None and not _OPENED.search(mark["rest"])
 
 
 def told_secrets(
@@ -452,6 +501,7 @@ def told_secrets(
         return []
     found, weights = tokens(text), weights or shipped_weights()
     least = weights.least[any(one.shape == _SHAPE["han"] for one in (*found, *named))]
+    never = _never(text, found, replies=bool(named) and _is_told(before))
     opened = np.array([match.start() for match in _OPENED.finditer(text)] or [-2 * NEAR])
     spans: list[tuple[int, int]] = []
     for start in range(0, len(found), SIZE):
@@ -462,8 +512,25 @@ def told_secrets(
             begins = np.array([one.start for one in found[start : start + SIZE]])
             place = np.minimum(np.searchsorted(opened, begins - NEAR), len(opened) - 1)
             score -= UNNAMED * (np.abs(opened[place] - begins) > NEAR)
+        score[never[start : start + SIZE]] = -np.inf
         spans += _spans(found[start : start + SIZE], score, least)
     return spans
+
+
+def _never(text: str, found: Sequence[Token], *, replies: bool) -> NDArray[Any]:
+    """Return whether each token is no secret whatever its score, (n,).
+
+    Such are the values of _OTHERWISE. If the text replies to a secret that was told, so are plain
+    words, as "noted", unless the text names what another secret opens.
+    """
+    import numpy as np
+
+    otherwise = np.zeros(len(text), bool)
+    for match in _OTHERWISE.finditer(text):
+        otherwise[slice(*match.span(match.lastgroup or 0))] = True
+    words = (WORD, HAN_SIGN) if replies and not _OPENED.search(text) else ()
+    groups = [*SHAPES.values()]
+    return np.array([otherwise[one.start] or groups[one.shape] in words for one in found], bool)
 
 
 def _spans(found: Sequence[Token], score: NDArray[Any], least: float) -> Iterator[tuple[int, int]]:

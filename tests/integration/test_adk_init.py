@@ -18,7 +18,6 @@ from warm_python import warm_python
 
 from adk_memory import MemoryPlugin
 from shared_core.cli import adk as command
-from shared_core.models import offline_answer
 
 MEMORY = "--memory_service_uri=hippocampus://"
 SESSIONS = "--session_service_uri=hippocampus://"
@@ -109,21 +108,6 @@ def test_what_is_no_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     done = init(tmp_path / "file")
     assert 1 == done.exit_code and "is no folder" in done.output
-
-
-def test_the_stand_in_answers_from_memories_alone_in_both_languages():
-    block = "<MEMORIES>\n- [2026, user] Where is it？\n- [2026, user] It is here.\n</MEMORIES>"
-    assert "I remember: It is here." == offline_answer([block, "Where is it?"])
-    assert "我记得：It is here." == offline_answer([block, "它在哪里？"])
-    assert "这件事我不记得。" == offline_answer(["它在哪里?"])
-    assert "Noted." == offline_answer([block, "It is there."])
-    own = "- [2026, assistant] I remember: A.\n- [2026, assistant] 我记得：甲。\n"
-    its_own = f"<MEMORIES>\n{own}- [2026, user] It is here.\n</MEMORIES>"
-    assert "I remember: It is here." == offline_answer([its_own, "Where is it?"])
-    empty = f"<MEMORIES>\n{own}</MEMORIES>"
-    assert "I remember nothing about that." == offline_answer([empty, "Where is it?"])
-    texts = ["<PAST_CONVERSATIONS>\n" * 50_000, block, "Where is it?"]
-    assert "I remember: It is here." == offline_answer(texts)
 
 
 @pytest.fixture(scope="module", params=["web", "api_server"])

@@ -1,19 +1,32 @@
 """What the stand-ins for a language model answer."""
 
-from every_case import every_case
+import asyncio
 
+from every_case import every_case
+from google.adk.models.llm_request import LlmRequest
+from google.genai.types import ModelContent, UserContent
+from langchain_core.messages import AIMessage, HumanMessage
+
+from adk_memory import OfflineModel
+from langgraph_store import OfflineChatModel
 from shared_core.models.offline_answer import offline_answer
 
 SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto.\n</MEMORIES>"
 
 
-@every_case("Where do I live?", "where do i live", "whats my wifes name", "so, where?", "我住哪")
+@every_case(
+    "Where do I live?", "where do i live", "whats my wifes name", "so, where?", "我住哪",
+    "wat is my name", "do u know my birthday", "hey, who am i", "have i got any pets",
+    "我是做什么的", "我有几个孩子", "我属什么的", "它在哪里？",
+)  # fmt: skip
 def test_a_question_gets_the_first_memory_that_tells_something(message):
     assert offline_answer([SHOWN, message]).endswith("Ana lives in Porto.")
 
 
 @every_case(
     "I moved to Porto.", "my wifes name is Ana", "what a day, I quit my job", "你知道吗，我搬家了",
+    "my name is Tom", "when i was a kid i lived in oslo", "what i like most is chess",
+    "我妈问我什么时候结婚", "我知道怎么做红烧肉", "我多少有点社恐",
     # They only speak of forgetting.
     "I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜",
 )  # fmt: skip
@@ -21,9 +34,16 @@ def test_any_other_message_is_noted(message):
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
-def test_a_question_without_memories_says_so():
-    assert "I remember nothing about that." == offline_answer(["where do i live"])
-    assert "这件事我不记得。" == offline_answer(["我住哪"])
+@every_case(("where do i live", "I remember: I live in Graz"), ("我是做什么的", "我记得：我是老师"),
+            ("how old am i", "I remember nothing about that."))  # fmt: skip
+def test_a_question_is_answered_by_what_the_user_said_in_its_thread(question, answer):
+    tags = "<PAST_CONVERSATIONS>\n" * 50_000 + "<MEMORIES>\n</MEMORIES>"
+    said = ["I live in Graz", "我是老师", "if only I lived in Bonn", tags, question]
+    thread = [AIMessage("I live in Rome"), *map(HumanMessage, said)]
+    assert answer == OfflineChatModel().invoke(thread).text
+    request = LlmRequest(contents=[ModelContent("I live in Rome"), *map(UserContent, said)])
+    reply = asyncio.run(anext(OfflineModel().generate_content_async(request)))
+    assert answer == reply.content.parts[0].text
 
 
 @every_case(
@@ -35,14 +55,6 @@ def test_a_request_to_forget_gets_a_promise_without_the_topic(message):
     answer = offline_answer([SHOWN, message])
     assert answer in ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
     assert answer.isascii() == message.isascii()
-
-
-@every_case(
-    "please forget what I told you about peanuts", "忘掉我说过的关于花生的事",
-    "I'll forget what I find about that.", "好，找到的相关内容我会忘掉。",
-)  # fmt: skip
-def test_a_request_to_forget_and_its_answer_are_not_quoted(memory):
-    assert "I remember nothing about that." == asked("What am I allergic to?", memory)
 
 
 def asked(question: str, *memories: str) -> str:
@@ -78,9 +90,9 @@ def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(que
     ("我住哪", "上周搬到杭州了"), ("我吃不吃香菜", "香菜闻着就难受"),
     ("who is visiting me?", "my sister Jo is visiting on Friday"),
     ("what's my dog called?", "User's dog is called Biscuit."),
-    ("what does my sister eat?", "my sister Jo is vegan"),
+    ("what does my sister eat?", "my sister Jo is vegan"), ("我想去哪", "我想去京都"),
     ("where do we live?", "my sister and I moved to York"), ("我女儿几岁了", "我女儿叫灿灿，五岁"),
-    ("谁来看我", "我妹妹小琳这周来看我"),
+    ("谁来看我", "我妹妹小琳这周来看我"), ("where do i live", "I live in Graz but I wish I didn't"),
 )  # fmt: skip
 def test_a_memory_about_the_question_or_its_user_answers(question, memory):
     assert asked(question, memory).endswith(memory)
@@ -89,11 +101,15 @@ def test_a_memory_about_the_question_or_its_user_answers(question, memory):
 
 @every_case(
     ("which food am I allergic to?", "btw my girlfriend is called sophie"),
-    ("where do i live?", "my sister moved to York"),
-    ("Where do I live?", "My mother lives in Rome"),
+    ("where do i live?", "my sister moved to York"), ("我女儿几岁了", "我老公在银行上班"),
+    ("Where do I live?", "My mother lives in Rome"), ("我对什么过敏？", "我女儿叫灿灿，五岁"),
     ("what's my dog called?", "my brother is called Theo"),
-    ("我对什么过敏？", "我女儿叫灿灿，五岁"),
-    ("我女儿几岁了", "我老公在银行上班"),
-)
-def test_a_memory_about_a_relative_answers_no_question_about_others(question, memory):
+    *[("What am I allergic to?", said) for said in (
+        "please forget what I told you about peanuts", "忘掉我说过的关于花生的事", "我记得：花生",
+        "I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")],
+    *[("我住在哪", said) for said in (
+        "要是我住在海边就好了", "我想住在海边", "if only i lived by the sea", "我住在哪来着",
+        "I'd love to live in Rome", "imagine I lived in Rome. where would I work")],
+)  # fmt: skip
+def test_a_memory_that_states_nothing_about_the_question_is_not_quoted(question, memory):
     assert asked(question, memory) in ("I remember nothing about that.", "这件事我不记得。")

@@ -36,25 +36,24 @@ EVERYTHING = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))
 
 SECRETS = [
     (kind, text, secret) for kind, rows in {
-        "password": [("My password is hunter2, don't tell.", "hunter2"),
-            ("The WLAN password: swordfish.", "swordfish"),
+        "password": [("My password is hunter2, don't tell.", "hunter2"), ("My PIN's 4821", "4821"),
+            ("The WLAN password: swordfish.", "swordfish"), ("密码改成 qwe!23 了", "qwe!23"),
             ('her password is "correct horse battery"', "correct horse battery"),
-            ("我的密码是abc12345，别告诉别人", "abc12345"), ("密码改成 qwe!23 了", "qwe!23"),
-            ("my password is: hunter2xx", "hunter2xx"),
-            ("password for my gmail account is hunter2xx", "hunter2xx"),
-            ('{"user": "ann", "password": "hunter2xx"}', "hunter2xx"),
-            (r"{\"user_password\": \"hunter2xx\"}", "hunter2xx"),
-            ("export DB_PASSWORD=hunter2xx", "hunter2xx"),
-            ("user_password=hunter2xx&x=1", "hunter2xx"), ("dbPassword: hunter2xx", "hunter2xx"),
-            ("密码是：abc12345", "abc12345"), ("密码是: abc12345", "abc12345"),
-            ("我的密码就是abc12345", "abc12345"), ('{"密码": "abc12345"}', "abc12345"),
-            ("my PIN is 4821.", "4821"), ("The PIN for my bank card is 48 21", "48 21"),
-            ("My PIN's 4821", "4821"), ("pin code: 4821", "4821"), ('{"pin": "4821"}', "4821"),
+            ("我的密码是abc12345，别告诉别人", "abc12345"), ("dbPassword: hunter2xx", "hunter2xx"),
+            ("my password is: hunter2xx", "hunter2xx"), ("密码是：abc12345", "abc12345"),
+            ("password for my gmail account is hunter2xx", "hunter2xx"), ("pin code: 4821", "4821"),
+            ('{"user": "ann", "password": "hunter2xx"}', "hunter2xx"), ("my PIN is 4821.", "4821"),
+            (r"{\"user_password\": \"hunter2xx\"}", "hunter2xx"), ("密码是: abc12345", "abc12345"),
+            ("export DB_PASSWORD=hunter2xx", "hunter2xx"), ("我的密码就是abc12345", "abc12345"),
+            ("user_password=hunter2xx&x=1", "hunter2xx"), ('{"密码": "abc12345"}', "abc12345"),
+            ("The PIN for my bank card is 48 21", "48 21"), ('{"pin": "4821"}', "4821"),
             ("the CVV is 123, thanks", "123"), ("your verification code is 482913", "482913"),
             ("my password's hunter2secret", "hunter2secret"), ("我的PIN码是4821", "4821"),
-            ("ＰＩＮ码：４８２１", "４８２１"), ("我的pin是4821", "4821"),
+            ("ＰＩＮ码：４８２１", "４８２１"), ("我的pin是4821", "4821"), ("暗号:“月亮河”", "河"),
             ("我的取款密码4821，别说出去", "4821"), ("口令：opensesame", "opensesame"),
-            ("验证码是 482913", "482913"),
+            ("password: correct horse battery staple", "staple"), ("密码：蓝色大象", "大象"),
+            ("Passphrase = Blue Elephant for the wifi", "Elephant"), ("验证码是 482913", "482913"),
+            ("pw: grandma's pie 42 user: ann", "42"), ("seed phrase: army van jealous", "jealous"),
             ("My password is hunter2 and my name is Ann.", "hunter2"),
             ("My PIN code for the card is 110001.", "110001"), ("pwd=hunter2xx", "hunter2xx"),
             ('The password is "secret", really.', "secret"),
@@ -88,44 +87,47 @@ SECRETS = [
             ("curl -H 'Authorization: Bearer abc123def456'", "abc123def456"),
             ("Authorization: Basic dXNlcjpwYXNzMQ==", "dXNlcjpwYXNzMQ"),
             ("api_key=abc123def456", "abc123def456"), ("apikey: 9f8e7d6c", "9f8e7d6c"),
-            ('secret_key = "k9f0aa11bb"', "k9f0aa11bb"),
+            ('secret_key = "k9f0aa11bb"', "k9f0aa11bb"), ("APIKEY是abc123def456", "abc123def456"),
             ("OPENAI_API_KEY=abc123def456", "abc123def456"),
             ('{"apiKey": "abc123def456"}', "abc123def456"),
             ("x-api-key: abc-123-def-456", "abc-123-def-456"),
             ("https://example.com/?access_token=abc123def456&x=1", "abc123def456"),
             ("The API key for the shop is abc123def456", "abc123def456"),
-            ("APIKEY是abc123def456", "abc123def456"),
             ("APIKEY是abc123def456请保密", "abc123def456")],
     }.items() for text, secret in rows
 ]  # fmt: skip
 HARMLESS = [
-    "The password is wrong, please reset it.", "密码忘了怎么办？",
+    "The password is wrong, please reset it.", "密码忘了怎么办？", "Order number 202603011230451.",
     "Order 4111 1111 1111 1112 is late.", "My cat is 4 years old and weighs 5.25 kg.",
-    "Version 2.0.1234.5678 at 12:30 on 2026-03-01.", "Order number 202603011230451.",
-    "https://example.com/a:b@c and http://example.com",
-    "DE00 1234 1678 9012 3457 00 is no account.", "11010519491331002X is nobody.",
-    "eyJabcdefghijk.notatoken.atall1234567",
-    "eyJhIjpb" + "W1tb" * 40_000 + ".notatoken.atall1234567",
-    "I paid 1,234,567.89 euros in 2024 - 2025.", "-----BEGIN CERTIFICATE-----",
-    "She passed the test with sk-8 skates.", "我爱吃橘子，2019年搬到上海。",
+    "Version 2.0.1234.5678 at 12:30 on 2026-03-01.", "DE00 1234 1678 9012 3457 00 is no account.",
+    "https://example.com/a:b@c and http://example.com", "11010519491331002X is nobody.",
+    "eyJabcdefghijk.notatoken.atall1234567", "I paid 1,234,567.89 euros in 2024 - 2025.",
+    "eyJhIjpb" + "W1tb" * 40_000 + ".notatoken.atall1234567", "-----BEGIN CERTIFICATE-----",
+    "She passed the test with sk-8 skates.", "我爱吃橘子，2019年搬到上海。", "密码就是这样忘记的",
     "hash 0af4111111111111111fe and a4111111111111111", "build x11010519491231002X",
-    "The password is hashed with bcrypt, and is always the same.",
+    "The password is hashed with bcrypt, and is always the same.", "取款密码错误，PIN码也错了",
     "The password is always the same.", "def login(password: str, passcode: string)",
-    "PWD=/home/ann/project and password_hash=abcdef",
-    "Reset the password for the new account, it is in the letter.",
-    "https://example.com:8080/a?to=ben@example and ann@there", "密码就是这样忘记的",
-    "My PIN is wrong, and pin 13 is high.",
-    "The pin is 1200 mm long and costs 12.50 euros; spin: 1234.",
+    "PWD=/home/ann/project and password_hash=abcdef", "My PIN is wrong, and pin 13 is high.",
+    "Reset the password for the new account, it is in the letter.", "I spent 4711 on the gate",
+    "https://example.com:8080/a?to=ben@example and ann@there", "I paid 4711 euros for the gate",
+    "The pin is 1200 mm long and costs 12.50 euros; spin: 1234.", "the office alarm cost 88 euros",
     "The security code is wrong, the error code is 4041, my zip code is 90210.",
     "The bearer of this letter carries bearer bonds in a standard bearer's 19th-century style.",
     "Use bearer authentication: Authorization: Bearer <token> or Bearer YOUR_API_KEY.",
     "My password's too short. The password's length is 12 characters, the password's 128-bit.",
-    "api_key=None, client_secret=null, secret_key: str, apikey: undefined",
-    "api_key = settings.api_key_2024 or os.environ['API_KEY_2024']",
+    "api_key=None, client_secret=null, secret_key: str, apikey: undefined", "刚换了门锁 花了八百",
+    "api_key = settings.api_key_2024 or os.environ['API_KEY_2024']", "gate 14 closes at 17:40",
     "The secret key is under the mat, and the access token is expired since 2024-05-01.",
-    "The API key is v2-compatible. Access key: 2024-05-01.",
-    "pwd: /home/ann, and the session key is 2026-03-04T10:00.", "取款密码错误，PIN码也错了",
+    "The API key is v2-compatible. Access key: 2024-05-01.", "netflix went up to £10.99 a month",
+    "pwd: /home/ann, and the session key is 2026-03-04T10:00.", "error 0x80070005 when i log in",
     "验证码2024年改版，密码6位，口令是什么？", "验证码 300秒内有效，密码1000多个，口令2024版",
+    "Password: how do I change it? Password: I forgot it. Password: ask Ann. pw: forgot again",
+    "密码：忘了。密码：怎么改？密码：系统自动生成，口令：写在本子上", "健身房柜子 3816 块 太贵了",
+    "password: must have a digit. Password: reset link sent. The gate is shut until 1930.",
+    "the garage door was 4711 kroner, the wifi's name is FritzBox7590", "验证码等了10分钟还没到",
+    "my locker is number 212 and the door sticks", "the password needs 12 characters and 2 numbers",
+    "the code to my flat changed again and nobody told me", "密码输错5次会锁多久",
+    "门牌号17-2-601 帮我写个指路", "快递单号73019284461",
 ]  # fmt: skip
 
 
@@ -147,21 +149,13 @@ TOLD = [
     ("the office alarm is 8817#", "8817#"), ("my voicemail pin, 2290, keeps failing", "2290"),
     ("the gate code for the cabin, 90417, changes monthly", "90417"),
     ("my new netflix password is the dog's name plus 77: Rufus77", "Rufus77"),
-    ("wifi here: mossgarden / 4tulips!", "4tulips!"),
+    ("wifi here: mossgarden / 4tulips!", "4tulips!"), ("健身房柜子密码老忘 记一下 3816", "3816"),
     ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
-    ("健身房柜子密码老忘 记一下 3816", "3816"), ("刚换了门锁 密码六个八", "六个八"),
+    ("刚换了门锁 密码六个八", "六个八"), ("房东说单元门按 2480 星号", "2480"),
     ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
     ("it's double four nine one for the lockbox, soup is in the fridge", "double four nine one"),
     ("my steam acc got hacked, pw was xXlemonlord42Xx", "xXlemonlord42Xx"),
-    ("房东说单元门按 2480 星号", "2480"), ("行李箱好像是 051 吧 反正试了能开", "051"),
-]  # fmt: skip
-MEANT = [
-    "the office alarm cost 88 euros", "my locker is number 212 and the door sticks",
-    "gate 14 closes at 17:40", "the password needs 12 characters and 2 numbers",
-    "netflix went up to £10.99 a month", "the code to my flat changed again and nobody told me",
-    "error 0x80070005 when i log in", "健身房柜子 3816 块 太贵了", "刚换了门锁 花了八百",
-    "验证码等了10分钟还没到", "密码输错5次会锁多久", "门牌号17-2-601 帮我写个指路",
-    "快递单号73019284461",
+    ("行李箱好像是 051 吧 反正试了能开", "051"),
 ]  # fmt: skip
 
 
@@ -174,9 +168,14 @@ def test_a_secret_told_in_passing_is_masked(text, secret):
     assert text == privacy_policy({"password": "off"}).redact(text).text
 
 
-@every_case(*MEANT)
-def test_what_is_beside_a_lock_and_no_secret_stays(text):
-    assert text == DEFAULT.redact(text).text
+@every_case(
+    ("what's the wifi's name?", "mossgarden"), ("wifi叫什么名字？", "CMCC-5G"),
+    ("how much was the gate?", "4711"), ("Do you want me to keep the wifi password?", "Right"),
+    ("the gate code is [REDACTED: password]", "Noted."), ("Tell me the wifi's name.", "alice"),
+)  # fmt: skip
+def test_a_reply_that_is_asked_for_something_else_or_for_nothing_stays(before, text):
+    assert text == Intake(DEFAULT).text(text, before)
+    assert "[REDACTED: password]" == Intake(DEFAULT).text("4471", "what's the gate code?")
 
 
 @every_case(("en", 0.5), ("zh", 0.5))
