@@ -9,7 +9,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from shared_core.models import offline_answer
+from shared_core.context import offline_answer
 
 
 class OfflineModel(BaseLlm):

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from shared_core.models import offline_answer
+from shared_core.context import offline_answer
 
 
 class OfflineChatModel(BaseChatModel):

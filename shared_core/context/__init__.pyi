@@ -11,4 +11,5 @@ from .composition import (
     shown_kind as shown_kind,
     shown_memory as shown_memory,
 )
+from .offline_answer import offline_answer as offline_answer
 from .window import ContextItem as ContextItem, ContextWindow as ContextWindow

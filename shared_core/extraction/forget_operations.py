@@ -20,10 +20,15 @@ from shared_core.core.domain import Event, Extraction, ForgetDraft, MemoryId
 from shared_core.extraction.earlier_turns import telling_words
 from shared_core.extraction.evidence import USER_WORDS, Evidence, said_by_user
 from shared_core.extraction.fact_operations import Inadmissible, gives_orders
+from shared_core.extraction.forget_requests import (
+    is_about,
+    names_of_topic,
+    topic_of_matter,
+    topic_request,
+)
 from shared_core.extraction.held_listing import HeldListing
 from shared_core.extraction.llm_schema import FactOperation
 from shared_core.nlp.extractive_summary import without_sentences
-from shared_core.nlp.forget_requests import is_about, names_of_topic, topic_of_matter, topic_request
 from shared_core.nlp.text import has_words, normalised, search_terms
 
 MAX_REQUESTS: Final = 10

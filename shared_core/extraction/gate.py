@@ -15,12 +15,12 @@ from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
 from shared_core.extraction.earlier_turns import telling_words
+from shared_core.extraction.forget_requests import may_ask_to_forget
 from shared_core.extraction.rule_reader import read_turn
 from shared_core.extraction.trained_reader import passages
 from shared_core.nlp.clauses import MAX_READ_CHARACTERS, own_sentences
 from shared_core.nlp.dialogue_acts import DialogueAct, dialogue_act
 from shared_core.nlp.discourse import DiscourseState
-from shared_core.nlp.forget_requests import may_ask_to_forget
 from shared_core.nlp.text import HAN, has_words, search_terms, sentences
 
 LEAST_STATEMENT: Final = 0.2

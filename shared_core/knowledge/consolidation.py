@@ -39,6 +39,7 @@ from shared_core.extraction.draft_validation import (
     without_turns,
 )
 from shared_core.extraction.fact_operations import gives_orders
+from shared_core.extraction.forget_requests import turns_to_forget
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
@@ -48,7 +49,6 @@ from shared_core.knowledge.revision import cascaded, grounds, revised
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
-from shared_core.nlp.forget_requests import turns_to_forget
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
 from shared_core.nlp.text import normalised, place_of

@@ -18,5 +18,4 @@ from .language_model import (
     hosted as hosted,
     resolve_language_model as resolve_language_model,
 )
-from .offline_answer import offline_answer as offline_answer
 from .strict_schema import strict_schema as strict_schema

@@ -15,14 +15,14 @@ from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, sc
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
-from shared_core.lifecycle import Handle
-from shared_core.nlp.forget_requests import (
+from shared_core.extraction.forget_requests import (
     ForgetRequest,
     forget_requests,
     is_about,
     names_of_topic,
     topic_request,
 )
+from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts
 from shared_core.policies.setting_aside import (

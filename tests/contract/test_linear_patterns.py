@@ -22,7 +22,7 @@ NOT_TRIED = [
     "shared_core.cli.usage._translated",  # one line that Typer says of an argument
     "shared_core.extraction.fact_operations._replaced",  # an escaped value, as the last three
     "shared_core.http.bodies.check",  # the patterns of its callers are tried
-    "shared_core.nlp.discourse.begin_turn", "shared_core.nlp.forget_requests._spelled",
+    "shared_core.nlp.discourse.begin_turn", "shared_core.extraction.forget_requests._spelled",
     "shared_core.nlp.question_subject.holds_name", "shared_core.nlp.vouching.load_vouching_rules",
 ]  # fmt: skip
 """Functions with expressions made of local names, each with the reason why it is harmless."""

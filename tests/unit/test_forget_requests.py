@@ -2,7 +2,7 @@
 
 from every_case import every_case
 
-from shared_core.nlp.forget_requests import forget_requests, is_about, topic_request
+from shared_core.extraction.forget_requests import forget_requests, is_about, topic_request
 
 ASKED = {
     "Forget what I said about Theo": "Theo", "forget everything i told you about theo pls": "theo",

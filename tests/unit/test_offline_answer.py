@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from adk_memory import OfflineModel
 from langgraph_store import OfflineChatModel
-from shared_core.models.offline_answer import offline_answer
+from shared_core.context.offline_answer import offline_answer
 
 SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto.\n</MEMORIES>"
 

@@ -29,7 +29,8 @@ FOUND = [
     ("二甲双胍一天两次", "medication", "二甲双胍"), ("鞋42码偏宽", "size", "42码"),
     ("我弟在部队", "relation.brother.employer", "部队"), ("我们组用Java", "tool", "Java"),
     ("starting 8th grade in september", "grade", "8th grade"),
-    ("i own a wood stove", "possession", "a wood stove"), ("相机是索尼A7M4", "possession", "索尼A7M4"),
+    ("i own a wood stove", "possession", "a wood stove"),
+    ("相机是索尼A7M4", "possession", "索尼A7M4"),
 ]  # fmt: skip
 
 NOTED = [

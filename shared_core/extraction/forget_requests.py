@@ -1,6 +1,7 @@
 """Find requests such as "Forget what I said about Theo" in a user's turn. Pure.
 
-"Forget it", "I forgot", "don't forget" and questions about forgetting are none.
+"Forget it", "I forgot", "don't forget" and questions about forgetting are none. Rules find plain
+requests; where they find none, the trained tagger does ("scratch Theo from your notes").
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
+from shared_core.extraction.trained_reader import passages
 from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.rules import load_kin_words
 from shared_core.nlp.slots import is_name_slot, slot_of
@@ -23,6 +25,18 @@ from shared_core.nlp.typed_text import load_english_typing
 MAX_REQUEST_CHARACTERS: Final = 160
 """Maximum length of a sentence that is read as a request."""
 
+FORGET: Final = "forget"
+"""Tag of what a message asks to forget."""
+LEAST_SURE: Final = 0.8
+"""Least probability of the tag."""
+_MAY_ASK: Final = re.compile(
+    r"forg[eo]t|delet|eras|remov|wip[ei]|drop|unlearn|rememb|memor|scratch|\bbin\b|toss|los[ei]|nuke"
+    r"|strike|cross|keep|hold|hang|know|kno\b|record|notes?\b|store|sav[ei]|retain|ditch|scrub|purge"
+    r"|clear|clean|get rid|let go|out of|take .{1,40} (?:off|out)|heard of|mention|bring"
+    r"|忘|删|刪|清|抹|记|記|去掉|移除|划|劃|存|留|提|收回|拿走|取消|当没|當沒|翻篇|失忆|失憶|脑子|腦子|撤|消除|屏蔽|丢掉|扔",
+    re.IGNORECASE,
+)
+"""A word that stands in each text that the tagger is asked about; most such texts ask nothing."""
 _HINT: Final = re.compile(
     r"forget|delet|eras|remov|wipe|drop|unlearn|remember|忘|删|清除|清掉|抹|别再?记|不要再?记|(?:别|不要|不许)再.{0,6}提",
     re.IGNORECASE,
@@ -208,10 +222,31 @@ class ForgetRequest:
 
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
-    found = own_sentences(QUOTATION.sub(_unasked, text)) if _HINT.search(text) else []
+    if not _MAY_ASK.search(text):
+        return []
+    found = own_sentences(QUOTATION.sub(_unasked, text))
     asked = [one for sentence, lang in found for one in _asked(sentence, lang, text)]
+    if not asked:
+        return _tagged(found)
     is_whole = len(asked) == len(found) and all(one.is_whole for one in asked)
     return [replace(one, is_whole=is_whole) for one in asked]
+
+
+def _tagged(sentences: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
+    """Return the requests that the trained tagger finds. is_whole: it finds no fact beside them."""
+    # Deferred: numpy takes a moment to load.
+    from shared_core.extraction.span_tagger import load_tagger
+
+    tagger = load_tagger()
+    read = [(one.text, tagger.tag(one.text)) for one in passages(sentences)] if tagger else []
+    topics = [
+        _named(text[span.start : span.end])
+        for text, tagged in read
+        for span in tagged.spans
+        if span.slot == FORGET and span.sure >= LEAST_SURE
+    ]
+    is_whole = all(span.slot == FORGET for _, tagged in read for span in tagged.spans)
+    return [ForgetRequest(topic=one, is_whole=is_whole) for one in dict.fromkeys(topics) if one]
 
 
 def _unasked(quotation: re.Match[str]) -> str:

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from shared_core.extraction.forget_requests import forget_requests, is_forget_request
 from shared_core.nlp import relation_phrases
 from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.dialogue_acts import dialogue_act
-from shared_core.nlp.forget_requests import forget_requests, is_forget_request
 from shared_core.nlp.keywords_and_topics import patterns
 from shared_core.nlp.question_subject import is_about_another, shares_words
 from shared_core.nlp.rules import load_rules
