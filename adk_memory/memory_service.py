@@ -57,7 +57,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.context import ContextWindow
-from shared_core.core import RetentionPolicy, in_zone, search_failed
+from shared_core.core import RetentionPolicy, check_arguments, in_zone, search_failed
 from shared_core.models import hosted
 from shared_core.ports import Ranking
 from shared_core.privacy import PrivacyPolicy
@@ -143,6 +143,7 @@ class OpenMemoryService(BaseMemoryService):
         agents_dir: str | None = None,
     ) -> None:
         address, in_uri = named_memory(uri if uri is not None else dsn, engine)
+        check_arguments(OpenMemoryService.__init__, locals())
         options = ServiceOptions(
             memories=memories,
             top_k=top_k,

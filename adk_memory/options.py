@@ -11,7 +11,15 @@ from typing import Any, Final, Literal, get_args
 from pydantic_core import to_json as to_json_bytes, to_jsonable_python
 
 from shared_core import ExtractionStrategy, InvalidInput
-from shared_core.core import JsonValue, MemoryKind, ambient_zone, cleaned, shown, zone_of
+from shared_core.core import (
+    JsonValue,
+    MemoryKind,
+    ambient_zone,
+    check_arguments,
+    cleaned,
+    shown,
+    zone_of,
+)
 
 OWN: Final = "hippocampus"
 """Key of custom_metadata that holds our options on the way in and our words on the way out.
@@ -146,21 +154,10 @@ class ServiceOptions:
     fail_open: bool
 
     def __post_init__(self) -> None:
-        if self.memories not in get_args(Returned):
-            raise InvalidInput(
-                f"memories must be 'all', 'turns' or 'facts', got {shown(self.memories)}"
-            )
+        check_arguments(ServiceOptions, {name: getattr(self, name) for name in self.__slots__})
         for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
-            if not isinstance(count, int) or count < 1:
-                raise InvalidInput(
-                    f"{name} must be a whole number of at least 1, got {shown(count)}"
-                )
-        for name, number in (
-            ("min_relevance", self.min_relevance),
-            ("deadline_s", self.deadline_s),
-        ):
-            if not isinstance(number, int | float):
-                raise InvalidInput(f"{name} must be a number, got {shown(number)}")
+            if count < 1:
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {count}")
         if not 0 <= self.min_relevance <= 1:
             raise InvalidInput(f"min_relevance must be between 0 and 1, got {self.min_relevance}")
         if self.deadline_s <= 0:

@@ -33,10 +33,9 @@ from adk_memory.recall_block import (
     shown_texts,
 )
 from shared_core import ExtractionStrategy, Fact, InvalidInput, Memory, MemoryEngine, Scope
-from shared_core.context import asks_nothing, check_place
-from shared_core.core import hint_at_inspector, log_failure
+from shared_core.context import asks_nothing
+from shared_core.core import check_arguments, hint_at_inspector, log_failure
 from shared_core.nlp import TokenCounter, count_tokens
-from shared_core.ports import checked_strategy
 
 _log = logging.getLogger("hippocampus")
 
@@ -87,7 +86,8 @@ class MemoryPlugin(BasePlugin):
     consumed up to its answer. Embedding and facts follow in the background. Recalled memories are
     in the model's request only; they enter no session and no memory. A message that asks nothing
     ("thanks!") recalls none. Nested runs (AgentTool) are ignored. A failure never fails a turn: the
-    plugin logs it as "hippocampus" and counts it in `failures`.
+    plugin logs it as "hippocampus" and counts it in `failures`. A setting with a wrong value is no
+    such failure: where the plugin opens its own memory, the first run raises InvalidInput.
 
     Args:
         service: the memory. By default the runner's own if it is an OpenMemoryService, else a new
@@ -115,9 +115,9 @@ class MemoryPlugin(BasePlugin):
         strategy: ExtractionStrategy | None = None,
         place: Literal["message", "system"] = "message",
     ) -> None:
+        check_arguments(MemoryPlugin.__init__, locals())
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
-        check_place(place)
         super().__init__(name)
         hint_at_inspector()
         self._failures = 0
@@ -127,7 +127,7 @@ class MemoryPlugin(BasePlugin):
         self._recalls = recall
         self._max_tokens = max_tokens
         self._count = count
-        self._strategy = None if strategy is None else checked_strategy(strategy)
+        self._strategy = strategy
         self._place = place
         self._runs: dict[str, _RunnerRun] = {}
         self._used: set[OpenMemoryService] = set()
@@ -148,11 +148,14 @@ class MemoryPlugin(BasePlugin):
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Track the run, and open its search cache."""
+        run = None
         with self._shielded("tracking a run"):
             run = self._tracked(invocation_context)
             run.query = spoken_text(invocation_context.user_content)
             _innermost.set(run)
             invocation_cache.begin(invocation_context.invocation_id)
+        if run is not None and not run.nested and (self._ingests or self._recalls):
+            self._service(invocation_context)  # not shielded: it raises for a wrong setting
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest

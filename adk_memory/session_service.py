@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, to_json as to_json_bytes, 
 from adk_memory.events import moment, rewound_ids, to_log_event
 from adk_memory.uri import engine_arguments, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
-from shared_core.core import JsonValue, cleaned, shown, to_json
+from shared_core.core import JsonValue, check_arguments, cleaned, shown, to_json
 from shared_core.ports import Seen, SessionRecord, StateChange
 
 log = logging.getLogger("hippocampus")
@@ -67,6 +67,7 @@ class PgSessionService(BaseSessionService):
         agents_dir: str | None = None,
     ) -> None:
         address, in_uri = named_memory(uri if uri is not None else dsn, engine)
+        check_arguments(PgSessionService.__init__, locals())
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"schema": schema}

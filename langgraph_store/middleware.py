@@ -28,15 +28,8 @@ from langgraph_store.run_messages import OpenRuns, RunKey, RunMessages
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Fact, Hit, InvalidInput, Memory, Scope, run_sync
-from shared_core.context import (
-    asks_nothing,
-    check_place,
-    composed,
-    memory_block,
-    past_memory,
-    shown_memory,
-)
-from shared_core.core import hint_at_inspector, log_failure, search_failed
+from shared_core.context import asks_nothing, composed, memory_block, past_memory, shown_memory
+from shared_core.core import check_arguments, hint_at_inspector, log_failure, search_failed
 from shared_core.nlp import TokenCounter, count_tokens
 
 LIMIT = 10
@@ -109,9 +102,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         tool_results: bool = False,
         with_tools: bool = False,
     ) -> None:
+        check_arguments(HippocampusMiddleware.__init__, locals())
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
-        check_place(place)
         super().__init__()
         hint_at_inspector()
         self._engine = store.engine

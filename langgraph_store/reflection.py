@@ -13,6 +13,7 @@ from langgraph_store.messages import messages_of
 from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, MemoryEngine, run_sync
+from shared_core.core import check_arguments
 
 
 class HasEngine(Protocol):
@@ -105,6 +106,7 @@ def create_reflection_node(
         tool_results: whether results of tools are stored.
         name: the name of the node.
     """
+    check_arguments(create_reflection_node, locals())
     feed = TurnFeed(
         store.engine,
         RunIdentity(app, user_id, thread_id),

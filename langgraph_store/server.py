@@ -23,8 +23,7 @@ from typing import Any
 from langgraph.store.base import TTLConfig
 
 from langgraph_store.store import PgHippocampusStore
-from shared_core import InvalidInput
-from shared_core.core import shown
+from shared_core.core import setting
 
 PREFIX = "HIPPOCAMPUS_"
 
@@ -79,15 +78,8 @@ async def make_store() -> AsyncIterator[PgHippocampusStore]:
 
 
 def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
-    def named(name: str) -> str | None:
-        return variables.get(PREFIX + name) or None
-
-    def number(name: str) -> float | None:
-        text = named(name)
-        try:
-            return None if text is None else float(text)
-        except ValueError:
-            raise InvalidInput(f"{PREFIX}{name} must be a number, got {shown(text)}") from None
+    def named(name: str) -> Any:
+        return setting(PREFIX + name, environment=variables)
 
     index: Any = {}
     if embedder := named("EMBEDDER"):
@@ -95,17 +87,15 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
     if fields := named("INDEX_FIELDS"):
         index["fields"] = [field.strip() for field in fields.split(",")]
     ttl: TTLConfig = {"omit_expired": True}
-    if (minutes := number("DEFAULT_TTL_MINUTES")) is not None:
+    if (minutes := named("DEFAULT_TTL_MINUTES")) is not None:
         ttl["default_ttl"] = minutes
-    if (interval := number("SWEEP_INTERVAL_MINUTES")) is not None:
-        ttl["sweep_interval_minutes"] = interval  # type: ignore[typeddict-item] # fractions too
-    pool_size = number("POOL_SIZE")
-    search: Any = named("SEARCH")
+    if (interval := named("SWEEP_INTERVAL_MINUTES")) is not None:
+        ttl["sweep_interval_minutes"] = interval
     return PgHippocampusStore(
         index=index or None,
         ttl=ttl,
-        pool_size=None if pool_size is None else int(pool_size),
+        pool_size=named("POOL_SIZE"),
         llm=named("LLM"),
-        search=search,
+        search=named("SEARCH"),
         none_is_default_ttl=True,  # the server passes None for arguments that a request omits
     )

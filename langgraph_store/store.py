@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast, get_args
+from typing import Any, Literal, Self, TypeVar, cast
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -40,7 +40,7 @@ from shared_core import (
     open_memory,
     run_sync,
 )
-from shared_core.core import instructions_scope, listed, shown
+from shared_core.core import check_arguments, instructions_scope, listed, shown
 from shared_core.errors import MemoryCoreError
 from shared_core.ingest import one_error
 from shared_core.models import hosted
@@ -112,9 +112,7 @@ class PgHippocampusStore(BaseStore):
         none_is_default_ttl: bool = False,
         engine: MemoryEngine | None = None,
     ) -> None:
-        if search not in (None, *get_args(Search)):
-            known = ", ".join(get_args(Search))
-            raise InvalidInput(f"search {search!r} is unknown: take one of {known}")
+        check_arguments(PgHippocampusStore.__init__, locals())
         self.ttl_config = checked_ttl(ttl)
         self._sweep_interval_s = _sweep_interval_s(ttl)
         self._sweeps_by_itself = self._sweep_interval_s is not None
@@ -139,6 +137,7 @@ class PgHippocampusStore(BaseStore):
                 " made the engine"
             )
         pool = checked_pool(pool_config)
+        sizes = (pool_size, pool.get("max_size"), size_of(uri))
         address = uri_of(uri)
         address = with_options(address, pool.get("kwargs") or {})
         self._engine = engine or open_memory(
@@ -149,7 +148,7 @@ class PgHippocampusStore(BaseStore):
             strategy=strategy,
             privacy=privacy,
             schema=schema,
-            pool_size=pool_size or pool.get("max_size") or size_of(uri),
+            pool_size=next((size for size in sizes if size is not None), None),
         )
 
     @property

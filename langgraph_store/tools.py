@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph_store.reflection import HasEngine
 from langgraph_store.run_identity import IdSource, RunIdentity
 from shared_core import InvalidInput, MemoryCoreError, MemoryEngine, NewMemory, Scope, run_sync
-from shared_core.core import id_of_text, log_failure
+from shared_core.core import check_arguments, id_of_text, log_failure
 from shared_core.recall import fitting, told
 
 _log = logging.getLogger("hippocampus")
@@ -109,6 +109,7 @@ def memory_tools(
         user_id: as in create_reflection_node; the run sets the scope, never the model.
         with_time: also return recall_when, which finds the memories of a time.
     """
+    check_arguments(memory_tools, locals())
     verbs = _Verbs(store.engine, RunIdentity(app, user_id))
 
     def remember(text: str, config: RunnableConfig) -> ToolResult:

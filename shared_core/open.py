@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from pathlib import Path
 
+from shared_core.conversation.service import check_conversation_variables
 from shared_core.conversation.settings import ConversationSettings
+from shared_core.core.arguments import check_arguments
 from shared_core.core.model_limits import ModelLimits
 from shared_core.core.retention_policy import Strength
-from shared_core.core.shown import shown
 from shared_core.core.timestamps import ServerClock
 from shared_core.core.validation import checked_clock, zone_of
 from shared_core.engine import MemoryEngine
@@ -18,10 +19,10 @@ from shared_core.extraction.rule_based import resolve_extractor
 from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Objects, Relations
-from shared_core.ports.jobs import ExtractionStrategy, checked_strategy
+from shared_core.ports.jobs import ExtractionStrategy
 from shared_core.ports.storage import Clock, Extractor
 from shared_core.privacy.redaction import PrivacyPolicy, privacy_policy
-from shared_core.settings import Settings, load_settings
+from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 
 
@@ -95,16 +96,15 @@ def open_memory(
             creates neither a folder nor a table.
 
     Raises:
-        InvalidInput: for an argument that cannot be used.
+        InvalidInput: for an argument, or a variable of docs/reference/settings.md, with a wrong
+            type or value.
     """
     if isinstance(uri, MemoryEngine):
         raise InvalidInput("open_memory() takes an address, got an open memory: use it as it is")
+    check_arguments(open_memory, locals())
     settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
+    check_conversation_variables()
     clock = ServerClock() if clock is None else checked_clock(clock)
-    if strength is not None and not callable(strength):
-        raise InvalidInput(f"strength must be a function of Traits, got {shown(strength)}")
-    if strategy is not None:
-        checked_strategy(strategy)
     storage = open_storage(settings, clock, strength)
     given = None if embedder is None else resolve_embedder(embedder)
     of_items = None if item_embedder is None else resolve_embedder(item_embedder)
@@ -112,13 +112,14 @@ def open_memory(
     item_embedding = embedding
     if of_items is not None:
         item_embedding = Embedding(of_items, storage, may_stand_beside=True)
+    has_graph = settings.graph if graph_enabled is None else graph_enabled
     return MemoryEngine(
         storage,
         embedding,
         resolve_extractor(llm, extractor, llm_limits or settings.llm_limits),
         clock,
         item_embedding=item_embedding,
-        privacy=privacy_policy(privacy or settings.privacy),
+        privacy=privacy_policy(settings.privacy if privacy is None else privacy),
         worker=worker,
         strategy=strategy,
         track_access=track_access,
@@ -127,10 +128,6 @@ def open_memory(
         conversation=conversation,
         profiles=settings.profiles if profiles is None else profiles,
         forget_requests=settings.forget_requests if forget_requests is None else forget_requests,
-        zone=zone_of(timezone or settings.timezone, "timezone") or UTC,
-        relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
+        zone=zone_of(settings.timezone if timezone is None else timezone, "timezone") or UTC,
+        relations=Relations(relations) if has_graph else None,
     )
-
-
-def _graph_is_on(enabled: bool | None, settings: Settings) -> bool:
-    return settings.graph if enabled is None else enabled

@@ -6,13 +6,21 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 
 import platformdirs
 
-from shared_core.core.environment import ADDRESS, check_variables
+from shared_core.core.environment import (
+    ADDRESS,
+    MOST_CONNECTIONS,
+    check_variables,
+    setting,
+    switched,
+)
 from shared_core.core.model_limits import ModelLimits, limits_in
 from shared_core.core.uri_validation import EMBEDDED, check_uri
+from shared_core.core.validation import schema_name, whole_number
 from shared_core.errors import InvalidInput
 
 ANN_THRESHOLD = 20_000
@@ -21,13 +29,10 @@ OCEANBASE_ANN_THRESHOLD = 100_000
 """The same limit on OceanBase, where the index is slower than a scan of 25,000 vectors."""
 RESIDENT_MB = 256
 """Megabytes for indexes of users: 100,000 memories with vectors of 384 dimensions."""
-MAX_CLEANUP_HOURS = 87_600
-"""Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
 ROOT_HOME = Path("/var/lib/hippocampus")
 """The default folder of root, whose own home is closed to the OS user that runs its server."""
 LIBPQ = ("postgresql:", "postgres:")
-_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +58,7 @@ class Settings:
         prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
         resident_mb: megabytes that indexes of users for recall may take in a process; 0 for none.
         llm_limits: limits of the calls of the language model.
-        timezone: the zone of the user, by its name or offset; None for UTC.
+        timezone: the zone of the user; None for UTC.
     """
 
     uri: str = EMBEDDED
@@ -72,16 +77,11 @@ class Settings:
     prepare: bool = True
     resident_mb: int = RESIDENT_MB
     llm_limits: ModelLimits | None = None
-    timezone: str | None = None
+    timezone: tzinfo | None = None
 
     def __post_init__(self) -> None:
-        if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
-            raise InvalidInput(
-                f"schema {self.db_schema!r} is not usable: take at most 63 lower-case letters,"
-                " digits and _, and do not start with a digit or pg_"
-            )
-        if self.pool_size < 1:
-            raise InvalidInput(f"pool_size must be at least 1, got {self.pool_size}")
+        schema_name(self.db_schema, "schema")
+        whole_number(self.pool_size, "pool_size", 1, MOST_CONNECTIONS)
 
     @property
     def embedded_home(self) -> Path | None:
@@ -102,36 +102,36 @@ def load_settings(
 ) -> Settings:
     """Return the settings from the arguments, else from the environment, else the defaults.
 
-    Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
-    _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _TIMEZONE, _GRAPH,
-    _PROFILES and _PREPARE ("on" or "off"), and those of limits_in(). In the query of a
-    postgresql:// uri, prepare=off or prepare=on comes before the variable.
-    It warns of other variables with this prefix. Raises InvalidInput for a value of no known form,
-    and for an address in a variable that nothing reads.
+    In the query of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
+    It warns of variables with our prefix that nothing reads. Raises InvalidInput for a setting with
+    a wrong value, and for an address in a variable that nothing reads.
     """
-    given = uri if uri is not None else os.environ.get(ADDRESS)
-    check_variables(os.environ, address_is_given=bool(given))
-    chosen = str(given or EMBEDDED)
+    given = setting(ADDRESS) if uri is None else uri
+    check_variables(os.environ, address_is_given=given is not None)
+    chosen = str(EMBEDDED if given is None else given)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
     check_uri(chosen)
     chosen, prepare = _split_prepare(chosen)
+    vectors = setting("HIPPOCAMPUS_ANN_THRESHOLD")
+    if vectors is None:
+        vectors = OCEANBASE_ANN_THRESHOLD if chosen.startswith(OCEANBASE) else ANN_THRESHOLD
     return Settings(
         uri=chosen,
         home=_home(chosen) or _default_home(chosen),
-        db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
-        pool_size=pool_size or 16,
-        privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
-        ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", ""), chosen),
-        graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
-        profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
-        cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
+        db_schema=setting("HIPPOCAMPUS_SCHEMA", "hippocampus") if schema is None else schema,
+        pool_size=16 if pool_size is None else pool_size,
+        privacy=setting("HIPPOCAMPUS_PRIVACY", "default"),
+        ann_threshold=vectors or None,
+        graph=setting("HIPPOCAMPUS_GRAPH", default=True),
+        profiles=setting("HIPPOCAMPUS_PROFILES", default=False),
+        cleanup_hours=setting("HIPPOCAMPUS_CLEANUP_HOURS") or None,
         create=create,
-        forget_requests=_on_or_off("HIPPOCAMPUS_FORGET_REQUESTS"),
-        prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
-        resident_mb=_resident_mb(os.environ.get("HIPPOCAMPUS_RESIDENT_MB", "")),
+        forget_requests=setting("HIPPOCAMPUS_FORGET_REQUESTS", default=True),
+        prepare=setting("HIPPOCAMPUS_PREPARE", default=True) if prepare is None else prepare,
+        resident_mb=setting("HIPPOCAMPUS_RESIDENT_MB", RESIDENT_MB),
         llm_limits=limits_in(os.environ),
-        timezone=os.environ.get("HIPPOCAMPUS_TIMEZONE") or None,
+        timezone=setting("HIPPOCAMPUS_TIMEZONE"),
     )
 
 
@@ -201,57 +201,9 @@ def _split_prepare(uri: str) -> tuple[str, bool | None]:
     found = _PREPARE.search(uri) if uri.startswith(LIBPQ) else None
     if found is None:
         return uri, None
-    if found["value"] not in ("on", "off"):
-        raise InvalidInput(f"prepare in the uri must be 'on' or 'off', got {found['value']!r}")
+    prepares = switched(found["value"], "prepare in the uri")
     begin = found["begin"] if found["rest"] else ""
-    return f"{uri[: found.start()]}{begin}{found['rest']}", found["value"] == "on"
+    return f"{uri[: found.start()]}{begin}{found['rest']}", prepares
 
 
 _PREPARE = re.compile(r"(?P<begin>[?&])prepare=(?P<value>[^&]*)&?(?P<rest>.*)\Z", re.DOTALL)
-
-
-def _ann_threshold(text: str, uri: str) -> int | None:
-    text = text.strip().lower()
-    if text == "off":
-        return None
-    if text and not (text.isdecimal() and int(text) > 0):
-        raise InvalidInput(
-            f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', got {text!r}"
-        )
-    if text:
-        return int(text)
-    return OCEANBASE_ANN_THRESHOLD if uri.startswith(OCEANBASE) else ANN_THRESHOLD
-
-
-def _cleanup_hours(text: str) -> float | None:
-    text = text.strip().lower()
-    if text in ("", "off"):
-        return None
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours <= MAX_CLEANUP_HOURS:
-        raise InvalidInput(
-            "HIPPOCAMPUS_CLEANUP_HOURS must be a number of hours above 0 and up to"
-            f" {MAX_CLEANUP_HOURS:,}, or 'off', got {text!r}"
-        )
-    return hours
-
-
-def _resident_mb(text: str) -> int:
-    text = text.strip().lower()
-    if text in ("", "off"):
-        return 0 if text else RESIDENT_MB
-    if not text.isdecimal():
-        raise InvalidInput(
-            f"HIPPOCAMPUS_RESIDENT_MB must be a number of megabytes from 0, or 'off', got {text!r}"
-        )
-    return int(text)
-
-
-def _on_or_off(name: str, default: str = "on") -> bool:
-    text = os.environ.get(name, "").strip().lower() or default
-    if text not in ("on", "off"):
-        raise InvalidInput(f"{name} must be 'on' or 'off', got {text!r}")
-    return text == "on"

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import psycopg
 from psycopg import sql
 
-from shared_core.core.environment import unknown_variables
+from shared_core.conversation.service import check_conversation_variables
+from shared_core.core.environment import check_variables, unknown_variables
 from shared_core.core.locale import t
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import (
@@ -177,6 +178,8 @@ def examine(
     for the time of the checks.
     """
     findings = [_library(), *_unknown_variables()]
+    if wrong := list(_wrong_variables()):
+        return [*findings, *wrong]
     try:
         settings = load_settings(uri, schema=schema)
     except InvalidInput as error:
@@ -204,6 +207,18 @@ def examine(
     else:
         findings += _server(settings.uri, settings, model)
     return [*findings, model.model().finding, *_extras()]
+
+
+def _wrong_variables() -> Iterator[CheckResult]:
+    try:
+        check_variables(os.environ, address_is_given=True)
+        check_conversation_variables()
+    except InvalidInput as error:
+        advice = t(
+            "correct or unset it; docs/reference/settings.md says what is allowed",
+            "请改正或取消设置；docs/reference/settings.zh.md 写明允许的值",
+        )
+        yield problem("settings", str(error), advice)
 
 
 def _unknown_variables() -> Iterator[CheckResult]:

@@ -4,7 +4,6 @@ from .composition import (
     ShownKind as ShownKind,
     ShownMemory as ShownMemory,
     asks_nothing as asks_nothing,
-    check_place as check_place,
     composed as composed,
     memory_label as memory_label,
     past_memory as past_memory,

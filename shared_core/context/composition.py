@@ -11,8 +11,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from shared_core.context.worth import worths
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Hit, Memory, MemoryKind
-from shared_core.core.shown import shown
-from shared_core.errors import InvalidInput
 from shared_core.nlp.dates_en import MONTHS
 from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts, knows_words
 from shared_core.nlp.relation_phrases import is_question
@@ -150,12 +148,6 @@ def _is_social(part: str) -> bool:
     if rest == part:
         return social > SURELY_SOCIAL
     return social > SOCIAL and dialogue_act(rest).social > LIKELY_SOCIAL
-
-
-def check_place(place: object) -> None:
-    """Raise InvalidInput unless place names where a block of memories may stand in a request."""
-    if place not in ("message", "system"):
-        raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
 
 
 def memory_label(

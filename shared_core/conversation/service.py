@@ -33,6 +33,7 @@ from shared_core.conversation.answers import (
 )
 from shared_core.conversation.settings import (
     CHECK_INTERVAL_S,
+    VARIABLES,
     ConversationSettings,
     load_conversation_settings,
 )
@@ -42,6 +43,7 @@ from shared_core.conversation.strategies import (
     resolve_strategies,
 )
 from shared_core.core.domain import Event, Hit, Scope, ThreadId
+from shared_core.core.environment import PREFIX
 from shared_core.core.event_loops import PeriodicTask, in_background
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, scope_path
@@ -106,6 +108,16 @@ class ConversationOptions:
     def check(self) -> None:
         """Raise InvalidInput for an invalid environment variable or an unknown strategy."""
         _ = self.strategies
+
+
+def check_conversation_variables() -> None:
+    """Raise InvalidInput, naming the variable, for a setting with our prefix and a wrong value."""
+    named = load_conversation_settings(without_prefix=False).strategies
+    try:
+        resolve_strategies(named)
+    except InvalidInput as error:
+        variable = f"{PREFIX}{VARIABLES['strategies']}"
+        raise InvalidInput(f"{variable} is not valid: {error}") from error
 
 
 async def strategy_extractor(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Final
 
+from shared_core.core.environment import PREFIX
 from shared_core.core.namespaces import check_label
 from shared_core.errors import InvalidInput
 from shared_core.ports.conversations import SessionRules
@@ -90,13 +91,17 @@ class ConversationSettings:
         )
 
 
-def load_conversation_settings() -> ConversationSettings:
-    """Return the settings of the environment. An InvalidInput names the faulty variable."""
+def load_conversation_settings(*, without_prefix: bool = True) -> ConversationSettings:
+    """Return the settings of the environment. An InvalidInput names the faulty variable.
+
+    without_prefix: whether names without our prefix count, which another program may use as well.
+    """
     given: dict[str, object] = {}
     for field in fields(ConversationSettings):
         variable = VARIABLES[field.name]
-        prefixed = f"HIPPOCAMPUS_{variable}"
-        names = [prefixed] if field.name == "app" else [prefixed, variable]
+        prefixed = f"{PREFIX}{variable}"
+        plain = without_prefix and field.name != "app"
+        names = [prefixed, variable] if plain else [prefixed]
         found = next((name for name in names if os.environ.get(name, "").strip()), None)
         if found:
             given[field.name] = _value(field.name, found, os.environ[found].strip())

@@ -1,3 +1,4 @@
+from .arguments import check_arguments as check_arguments
 from .delimiters import HEAD as HEAD
 from .domain import (
     ROLES as ROLES,
@@ -7,6 +8,7 @@ from .domain import (
     Role as Role,
     Scope as Scope,
 )
+from .environment import setting as setting
 from .event_loops import in_background as in_background, on_hosts_loop as on_hosts_loop
 from .extras import from_extras as from_extras
 from .failure_reason import log_failure as log_failure

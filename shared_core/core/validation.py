@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, tzinfo
@@ -16,6 +17,8 @@ from shared_core.core.ids import is_uuid
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
+
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 def number(value: object, what: str, low: float, high: float = math.inf) -> float:
@@ -118,6 +121,16 @@ def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
         f'{what} must be a time zone, e.g. "Asia/Shanghai", "+08:00", "UTC" or a tzinfo,'
         f" got {shown(zone)}"
     )
+
+
+def schema_name(text: str, what: str) -> str:
+    """Return the name of a database schema. Raises InvalidInput, naming what."""
+    if not _SCHEMA_NAME.fullmatch(text) or text.startswith("pg_"):
+        raise InvalidInput(
+            f"{what} {shown(text)} is not usable: take at most 63 lower-case letters, digits and _,"
+            " and do not start with a digit or pg_"
+        )
+    return text
 
 
 def name_of(function: object) -> str:

@@ -273,7 +273,7 @@ def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> Pri
     if isinstance(given, PrivacyPolicy):
         return given
     if given is None or isinstance(given, str):
-        preset = PRESETS.get(given or "default")
+        preset = PRESETS.get("default" if given is None else given)
         if preset is None:
             raise InvalidInput(
                 f"privacy {given!r} is unknown: give one of {', '.join(PRESETS)}, or a mapping"

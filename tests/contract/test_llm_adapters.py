@@ -26,6 +26,7 @@ from langgraph_store import PgHippocampusStore, make_store
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
+from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
 from tests.unit.scripted_model import parts
 
@@ -289,7 +290,7 @@ async def test_no_connection_is_held_while_a_model_works_and_a_failure_loses_no_
 @every_case(
     (lambda: OpenMemoryService(engine=open_memory(), llm="gemini-3.5-flash"), "open_memory"),
     (lambda: PgHippocampusStore(engine=open_memory(), llm="openai:gpt-5-mini"), "open_memory"),
-    (lambda: open_memory(llm=print, extractor=object()), "not both"),
+    (lambda: open_memory(llm=print, extractor=RuleExtractor()), "not both"),
     (lambda: OpenMemoryService(llm="nobody-1"), "LLMRegistry"),
     (lambda: OpenMemoryService("hippocampus://?llm=nobody-1"), "LLMRegistry"),
     (lambda: PgHippocampusStore(llm="nobody:model"), "init_chat_model"),

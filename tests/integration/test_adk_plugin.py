@@ -30,7 +30,7 @@ from waiting import until
 
 from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
-from shared_core import Fact, InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core import Fact, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 
 pytestmark = [
@@ -237,6 +237,14 @@ async def test_by_its_name_alone_it_has_a_memory_of_its_own(dsn, monkeypatch):
     assert "Rio" in blocks(model)[1]
     await runner.close()
     assert 0 == plugin.failures
+
+
+async def test_a_wrong_setting_ends_the_run_instead_of_being_a_failure(monkeypatch):
+    monkeypatch.setenv("HIPPOCAMPUS_TIMEZONE", "Mars/Olympus")
+    plugin = MemoryPlugin()
+    with pytest.raises(RuntimeError, match="HIPPOCAMPUS_TIMEZONE must be a time zone"):
+        await ask(make(Model(), None, plugin), "s1", PARROT)
+    assert {} == plugin._runs
 
 
 async def test_closing_leaves_a_memory_that_was_given_open(service):
@@ -524,13 +532,6 @@ def test_recall_keeps_to_its_budget_and_to_the_best():
     assert "" == recall_block(entries, frozenset(), 10)
     assert "" == recall_block([], frozenset(), 1000)
     assert "" == recall_block([MemoryEntry(content=types.Content())], frozenset(), 1000)
-
-
-def test_a_budget_of_nothing_and_another_place_are_refused():
-    with pytest.raises(InvalidInput, match="max_tokens must be at least 1, got 0"):
-        MemoryPlugin(max_tokens=0)
-    with pytest.raises(InvalidInput, match="place must be 'message' or 'system', got 'state'"):
-        MemoryPlugin(place="state")
 
 
 # --- runs that did not end in an answer

@@ -170,11 +170,11 @@ def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
     assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
-def test_the_doctor_names_a_variable_that_nothing_reads(dsn, monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_SCEMA", "crm")
-    named = diagnosed("settings", "problem", "--uri", dsn)["found"]
-    assert "HIPPOCAMPUS_SCEMA" in named
-    assert "did you mean HIPPOCAMPUS_SCHEMA?" in named
+def test_the_doctor_names_a_variable_that_nothing_reads_or_with_a_wrong_value(dsn, monkeypatch):
+    for name, told in {"SCEMA": "did you mean HIPPOCAMPUS_SCHEMA?", "LANG": "'en' or 'zh'"}.items():
+        monkeypatch.setenv(f"HIPPOCAMPUS_{name}", "crm")
+        named = diagnosed("settings", "problem", "--uri", dsn)["found"]
+        assert f"HIPPOCAMPUS_{name}" in named and told in named
 
 
 def test_the_doctor_makes_no_schema_and_migrate_makes_it_once(empty_dsn):

@@ -23,7 +23,7 @@ from scripted_chat import calls
 
 import langgraph_store
 from langgraph_store import PgHippocampusStore, make_store, memories_namespace
-from shared_core import InvalidInput, Scope
+from shared_core import Scope
 
 HERE = memories_namespace("graphs", "ana@example.com")
 SCOPE = Scope("graphs", "ana@example.com")
@@ -206,14 +206,3 @@ async def test_what_a_request_leaves_out_takes_the_default_time_to_live(monkeypa
         await store.aput(SERVED, "given", {"n": 1}, ttl=60)
         await asyncio.sleep(0.05)
         assert ["given"] == [item.key for item in await store.asearch(SERVED)]
-
-
-@pytest.mark.parametrize(("name", "value"), [
-    ("DEFAULT_TTL_MINUTES", "soon"), ("SEARCH", "magic"), ("POOL_SIZE", "0x"), ("EMBEDDER", "?"),
-    ("SWEEP_INTERVAL_MINUTES", "0"),
-])  # fmt: skip
-async def test_a_variable_that_makes_no_sense_is_an_error(name, value, monkeypatch):
-    monkeypatch.setenv(f"HIPPOCAMPUS_{name}", value)
-    with pytest.raises((InvalidInput, ValueError)):
-        async with make_store():
-            pass

@@ -39,6 +39,7 @@ from shared_core.core import telemetry
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
 from shared_core.errors import InvalidInput
+from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.http import ServerOptions, create_app, metrics
 from shared_core.models.embedders import E5Embedder
 from tests.integration.all_verbs import (
@@ -196,9 +197,7 @@ async def test_a_closed_or_silent_database_leaves_the_queue_out(memory, caplog):
 
 
 async def test_jobs_are_spans_with_an_outcome(dsn, spans):
-    class Broken:
-        name = "broken"
-
+    class Broken(RuleExtractor):
         async def extract(self, *_: Any, **__: Any) -> Any:
             raise RuntimeError("no fact for you")
 

@@ -1,47 +1,38 @@
 """Where the memory lives; a URI with a mistake is refused by name and tells no password."""
 
+import asyncio
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from every_case import every_case
 
-from shared_core import InvalidInput
+from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService
+from langgraph_store import PgHippocampusStore, create_reflection_node
+from langgraph_store.middleware import HippocampusMiddleware
+from langgraph_store.server import make_store
+from shared_core import InvalidInput, open_memory
 from shared_core.core import environment
 from shared_core.settings import load_settings, redacted
 from shared_core.storage.oceanbase.connection.connections import location_of
 
 
-def test_without_anything_the_memory_is_embedded_in_the_home(monkeypatch, tmp_path):
+def test_an_argument_wins_over_the_environment_and_that_over_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path))
     assert tmp_path == load_settings().embedded_home
-
-
-def test_an_argument_wins_over_the_environment(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://from.environment/db")
     assert load_settings().uri == "postgresql://from.environment/db"
     assert load_settings("postgresql://argument/db").uri == "postgresql://argument/db"
 
 
-@every_case(Path("/data/memory"), "embedded:///data/memory")
-def test_a_folder_is_an_embedded_memory_in_it(uri):
-    assert Path("/data/memory") == load_settings(uri).embedded_home
-
-
-@every_case("postgresql://h/d", "postgres://h/d", "host=h dbname=d")
-def test_a_dsn_names_a_server(uri):
-    assert load_settings(uri).embedded_home is None
-
-
-@every_case("mysql://h/d", "sqlite:///x", "nonsense", "/just/a/path")
-def test_another_form_is_refused_with_the_known_ones(uri):
-    with pytest.raises(InvalidInput, match="embedded:///folder"):
-        load_settings(uri)
-
-
-@every_case("Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote')
-def test_a_schema_name_that_needs_quotes_is_refused(schema):
-    with pytest.raises(InvalidInput, match="schema"):
-        load_settings(schema=schema)
+@every_case(
+    (Path("/data/memory"), Path("/data/memory")), ("embedded:///data/memory", Path("/data/memory")),
+    ("postgresql://h/d", None), ("postgres://h/d", None), ("host=h dbname=d", None),
+)  # fmt: skip
+def test_a_folder_is_an_embedded_memory_in_it_and_a_dsn_names_a_server(uri, home):
+    assert home == load_settings(uri).embedded_home
 
 
 @every_case(
@@ -68,33 +59,72 @@ def test_a_password_within_a_message_is_not_shown_either(uri):
         assert ":***@host" in shown
 
 
-def test_the_forms_of_a_message_stay_readable():
-    for uri in ("nonsense", "seekdb://nowhere"):
-        with pytest.raises(InvalidInput) as refused:
-            location_of(load_settings(uri).uri)
-        told = str(refused.value)
-        assert "password@host" in told and told == redacted(told)
+@every_case("nonsense", "seekdb://nowhere")
+def test_the_forms_of_a_message_stay_readable(uri):
+    with pytest.raises(InvalidInput, match="password@host") as refused:
+        location_of(load_settings(uri).uri)
+    assert str(refused.value) == redacted(str(refused.value))
 
 
-@every_case(("", 20_000), ("500", 500), (" OFF ", None))
-def test_the_threshold_of_indexes_is_a_number_or_off(text, threshold, monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
-    assert threshold == load_settings().ann_threshold
+@every_case(
+    ("", "embedded", 20_000), ("", "seekdb:///x", 100_000), ("", "oceanbase://root@h/x", 100_000),
+    ("300", "embedded", 300), ("300", "seekdb:///x", 300), (" OFF ", "embedded", None),
+)  # fmt: skip
+def test_the_threshold_of_indexes_depends_on_the_engine_unless_it_is_set(text, uri, threshold):
+    with mock.patch.dict("os.environ", HIPPOCAMPUS_ANN_THRESHOLD=text):
+        assert threshold == load_settings(uri).ann_threshold
 
 
-@every_case("0", "-5", "many", "1e4")
-def test_a_threshold_of_no_known_form_is_refused(text, monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
-    with pytest.raises(InvalidInput, match="HIPPOCAMPUS_ANN_THRESHOLD"):
-        load_settings()
+SERVED = lambda: asyncio.run(make_store().__aenter__())  # noqa: E731
+FACES = (open_memory, OpenMemoryService, PgSessionService, PgHippocampusStore, SERVED)
 
 
-@every_case(("embedded", 20_000), ("seekdb:///x", 100_000), ("oceanbase://root@h/x", 100_000))
-def test_how_many_vectors_are_many_depends_on_the_engine(uri, vectors, monkeypatch):
-    monkeypatch.delenv("HIPPOCAMPUS_ANN_THRESHOLD", raising=False)
-    assert load_settings(uri).ann_threshold == vectors
-    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
-    assert load_settings(uri).ann_threshold == 300
+@every_case(
+    ("ANN_THRESHOLD", "0 -5 many 1e4", "number of vectors above 0 .* or 'off'"),
+    ("CLEANUP_HOURS", "0 -1 soon nan inf 1e9", "number of hours above 0 and up to 87,600, or"),
+    ("RESIDENT_MB", "-1 x", "from 0"), ("POOL_SIZE", "0 0x 2.5", "above 0 and up to 10,000"),
+    *((f"{name}_MINUTES", "soon 0", "above 0") for name in ("DEFAULT_TTL", "SWEEP_INTERVAL")),
+    *((it, "so", "'on'") for it in ("FORGET_REQUESTS", "GRAPH", "PROFILES", "PREPARE", "HINTS")),
+    ("TIMEZONE", "Mars/Olympus", "a time zone"), ("PRIVACY", "paranoid", "'strict' or 'off'"),
+    ("LLM", "gpt adk:", "'adk:MODEL' or"), ("EMBEDDER", "? e6", "'e5', 'use'"),
+    ("SEARCH", "magic", "'vector', 'hybrid' or 'text'"), ("LANG", "fr english", "'en' or 'zh'"),
+    ("SCHEMA", "Upper pg_a", "63 lower-case"), ("SESSION_TIMEOUT", "30m", "a whole number"),
+    ("MEMORY_STRATEGIES", "magic", "privacy_filter"), ("LLM_RETRIES", "x", "a number"),
+)  # fmt: skip
+def test_a_wrong_value_of_a_setting_is_named_by_each_face(name, values, allowed):
+    for value, face in product(values.split(), FACES):
+        with mock.patch.dict("os.environ", {f"HIPPOCAMPUS_{name}": value}):
+            with pytest.raises(InvalidInput, match=f"^HIPPOCAMPUS_{name}\\b.*{allowed}") as told:
+                face()
+            assert f"'{value}'" in str(told.value)
+
+
+STORE = SimpleNamespace(engine=None)
+SWITCHES = ("forget_requests", "graph_enabled", "profiles", "worker", "track_access", "create")
+
+
+@every_case(
+    *((open_memory, {name: "off"}, "True or False, got 'off'") for name in SWITCHES),
+    (open_memory, {"pool_size": 0}, "between 1 and"), (open_memory, {"uri": 5}, "a text or a Path"),
+    (open_memory, {"pool_size": True}, "a whole number"), (open_memory, {"privacy": ""}, "unknown"),
+    (open_memory, {"llm_limits": {"a": 1}}, "a ModelLimits, got a dict"),
+    (open_memory, {"extractor": print}, "an object with .*window_tokens"),
+    (open_memory, {"strength": "x"}, "a func"), (open_memory, {"clock": 5}, "a function, got 5"),
+    (open_memory, {"timezone": ""}, "a time zone"), (open_memory, {"relations": []}, "a mapping"),
+    (OpenMemoryService, {"wait": "no"}, "True or"), (OpenMemoryService, {"top_k": "5"}, "whole"),
+    (PgSessionService, {"delete_memories": "no"}, "True"), (MemoryPlugin, {"recall": None}, "True"),
+    (PgHippocampusStore, {"pool_size": 0}, "between 1"), (PgHippocampusStore, {"ttl": 5}, "a map"),
+    *((open_memory, {"schema": bad}, "63 lower-case letters")
+      for bad in ("", "Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote')),
+    (MemoryPlugin, {"max_tokens": 0}, "at least 1"), (MemoryPlugin, {"place": "x"}, "or 'system'"),
+    *((HippocampusMiddleware, {name: bad, "store": STORE, "app": "a"}, f"(must|between).*{bad}")
+      for name, bad in (("max_tokens", 0), ("place", "state"), ("delay_s", -1))),
+    (HippocampusMiddleware, {"store": 5, "app": "a"}, "an object with engine, got 5"),
+    (create_reflection_node, {"store": 5, "app": "a"}, "an object with engine, got 5"),
+)  # fmt: skip
+def test_an_argument_of_another_type_is_named_with_what_is_allowed(face, given, allowed):
+    with pytest.raises(InvalidInput, match=f"^{next(iter(given))} .*{allowed}"):
+        face(**given)
 
 
 @every_case("postgresql", "oceanbase")
@@ -137,19 +167,14 @@ def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch):
     ("postgresql://h/d?prepare=off&sslmode=require", "postgresql://h/d?sslmode=require", False),
     ("postgres://h/d?sslmode=require&prepare=on", "postgres://h/d?sslmode=require", True),
     ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
-    ("host=h dbname=d", "host=h dbname=d", True),
+    ("host=h dbname=d", "host=h dbname=d", None),
 )
-def test_a_uri_says_whether_statements_are_prepared(uri, sent, prepares):
-    settings = load_settings(uri)
-    assert (sent, prepares) == (settings.uri, settings.prepare)
-
-
-def test_the_environment_says_whether_statements_are_prepared(monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
-    assert not load_settings("postgresql://h/d").prepare
-    assert load_settings("postgresql://h/d?prepare=on").prepare
-    with pytest.raises(InvalidInput, match="'on' or 'off', got 'no'"):
-        load_settings("postgresql://h/d?prepare=no")
+def test_a_uri_says_whether_statements_are_prepared_else_the_environment(uri, sent, prepares):
+    for text in ("on", "off"):
+        with mock.patch.dict("os.environ", HIPPOCAMPUS_PREPARE=text):
+            settings = load_settings(uri)
+        expected = text == "on" if prepares is None else prepares
+        assert (sent, expected) == (settings.uri, settings.prepare)
 
 
 HERE = Path.cwd()
@@ -160,7 +185,8 @@ HERE = Path.cwd()
     ("mysql+pymysql://u:ge heim@h/db", "oceanbase://user@tenant#cluster"),
     ("postgresql+psycopg://u:geheim@h/db", "write 'postgresql://'"),
     ("OceanBase://u:geheim@h/db", "write 'oceanbase://'"), ("SEEKDB:///data", "'seekdb:///data'"),
-    ("sqlite:///x", "unknown form: take 'embedded'"),
+    ("sqlite:///x", "unknown form: take 'embedded'"), ("/just/a/path", "embedded:///folder"),
+    ("", "embedded:///folder"), ("postgresql://h/d?prepare=no", "'on' or 'off', got 'no'"),
     ("embedded://memory", f"'embedded://{HERE}/memory'"),
     ("embedded:memory", f"'embedded://{HERE}/memory'"), ("./memory", f"'embedded://{HERE}/memory'"),
     ("~/memory", f"'embedded://{Path.home()}/memory'"),
