@@ -279,10 +279,12 @@ def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
 
 @torch.no_grad()
 def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
-    """Read stored weights into a model, to train them on."""
+    """Read stored weights into a model, to train them on. It may have more slots."""
     with np.load(path) as arrays:
-        if bytes(arrays["slots"]).decode().split("\n") != list(slots):
+        known = bytes(arrays["slots"]).decode().split("\n")
+        if not set(known) <= set(slots):
             raise SystemExit(f"{path} was trained for other slots: train anew, without --begin")
+        places = [0, *(1 + 2 * slots.index(one) + at for one in known for at in (0, 1))]
         stored = StoredLayers(arrays)
         for number, layer in zip(LAYERS, model.layers, strict=True):
             for name, value in layer.named_parameters():
@@ -290,9 +292,9 @@ def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
                 one = stored.matrix(part, 0) if value.ndim == 2 else stored.vector(part)
                 value.copy_(torch.tensor(one))
         for name in ("tag", "over", "gate"):
-            head = getattr(model, name)
-            head.weight.copy_(torch.tensor(arrays[f"{name}.w"].astype(np.float32).T))
-            head.bias.copy_(torch.tensor(arrays[f"{name}.b"]))
+            head, rows = getattr(model, name), places if name == "tag" else [0]
+            head.weight[rows] = torch.tensor(arrays[f"{name}.w"].astype(np.float32).T)
+            head.bias[rows] = torch.tensor(arrays[f"{name}.b"])
 
 
 def averaged(model: Tagger, minutes: float) -> float:

@@ -1,7 +1,8 @@
 """Find requests such as "Forget what I said about Theo" in a user's turn. Pure.
 
 "Forget it", "I forgot", "don't forget" and questions about forgetting are none. Rules find plain
-requests; where they find none, the trained tagger does ("scratch Theo from your notes").
+requests; where they find none, the trained tagger
+does ("take Theo out of your notes").
 """
 
 from __future__ import annotations
@@ -15,11 +16,20 @@ from itertools import takewhile
 from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
-from shared_core.extraction.trained_reader import passages
+from shared_core.extraction.reader_rules import load_reader_rules
+from shared_core.extraction.rule_reader import guarded
+from shared_core.extraction.trained_reader import joined, passages
 from shared_core.nlp.clauses import QUOTATION, own_sentences
-from shared_core.nlp.rules import load_kin_words
+from shared_core.nlp.rules import load_kin_words, load_rules
 from shared_core.nlp.slots import is_name_slot, slot_of
-from shared_core.nlp.text import HAN_CHARACTER, Language, normalised, search_terms, stem
+from shared_core.nlp.text import (
+    HAN_CHARACTER,
+    Language,
+    is_question,
+    normalised,
+    search_terms,
+    stem,
+)
 from shared_core.nlp.typed_text import load_english_typing
 
 MAX_REQUEST_CHARACTERS: Final = 160
@@ -27,8 +37,12 @@ MAX_REQUEST_CHARACTERS: Final = 160
 
 FORGET: Final = "forget"
 """Tag of what a message asks to forget."""
-LEAST_SURE: Final = 0.8
+LEAST_SURE: Final = 0.7
 """Least probability of the tag."""
+MAX_TAGGED_CHARACTERS: Final = 400
+"""Maximum length of the turns that the tagger is asked about."""
+BESIDE: Final = re.compile(r"[,，;；]|\b(?:and|but|also)\b|另外|还有|顺便")
+"""What may join something else to a request."""
 _MAY_ASK: Final = re.compile(
     r"forg[eo]t|delet|eras|remov|wip[ei]|drop|unlearn|rememb|memor|scratch|\bbin\b|toss|los[ei]|nuke"
     r"|strike|cross|keep|hold|hang|know|kno\b|record|notes?\b|store|sav[ei]|retain|ditch|scrub|purge"
@@ -37,10 +51,6 @@ _MAY_ASK: Final = re.compile(
     re.IGNORECASE,
 )
 """A word that stands in each text that the tagger is asked about; most such texts ask nothing."""
-_HINT: Final = re.compile(
-    r"forget|delet|eras|remov|wipe|drop|unlearn|remember|忘|删|清除|清掉|抹|别再?记|不要再?记|(?:别|不要|不许)再.{0,6}提",
-    re.IGNORECASE,
-)
 _COURTESY_EN: Final = (
     r"(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|oh|ah|actually|and|also|so|now|sorry|btw|just"
     r"|(?:can|could|would|will) (?:you|u|ya)|i(?:'d| would) like you to|i want you to|i need you to"
@@ -222,7 +232,7 @@ class ForgetRequest:
 
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
-    if not _MAY_ASK.search(text):
+    if not may_ask(text):
         return []
     found = own_sentences(QUOTATION.sub(_unasked, text))
     asked = [one for sentence, lang in found for one in _asked(sentence, lang, text)]
@@ -232,37 +242,63 @@ def forget_requests(text: str) -> list[ForgetRequest]:
     return [replace(one, is_whole=is_whole) for one in asked]
 
 
-def _tagged(sentences: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
-    """Return the requests that the trained tagger finds. is_whole: it finds no fact beside them."""
+def may_ask(text: str) -> bool:
+    """Tell whether a text has a word without which nothing asks to forget."""
+    return bool(_MAY_ASK.search(text))
+
+
+def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
+    """Return the requests that the trained tagger finds in sentences.
+
+    is_whole: the turn is one sentence, and says nothing beside the request.
+    """
     # Deferred: numpy takes a moment to load.
     from shared_core.extraction.span_tagger import load_tagger
 
     tagger = load_tagger()
-    read = [(one.text, tagger.tag(one.text)) for one in passages(sentences)] if tagger else []
-    topics = [
-        _named(text[span.start : span.end])
-        for text, tagged in read
-        for span in tagged.spans
-        if span.slot == FORGET and span.sure >= LEAST_SURE
-    ]
-    is_whole = all(span.slot == FORGET for _, tagged in read for span in tagged.spans)
-    return [ForgetRequest(topic=one, is_whole=is_whole) for one in dict.fromkeys(topics) if one]
+    guards = [guarded(sentence, load_rules(lang), "turn") for sentence, lang in found]
+    if tagger is None or any(guards) or sum(len(one) for one, _ in found) > MAX_TAGGED_CHARACTERS:
+        return []
+    asked: list[ForgetRequest] = []
+    for passage in passages(found):
+        for span in joined(tagger.tag(passage.text).spans, passage.text):
+            topic = _named(passage.text[span.start : span.end])
+            sentence = passage.sentence(span.start)
+            is_sure = span.slot == FORGET and span.sure >= LEAST_SURE
+            if is_sure and topic and _may_ask(sentence, topic, passage.language):
+                is_whole = len(found) == 1 and not BESIDE.search(sentence)
+                asked.append(ForgetRequest(topic=topic, is_whole=is_whole))
+    return asked
+
+
+def _may_ask(sentence: str, topic: str, lang: Language) -> bool:
+    """Tell whether a sentence asks the listener to forget a topic, if the tagger thinks so.
+
+    Not one that wants it kept, asks something, or speaks of a list or of others. An order that may
+    mean "never mind" must speak of the listener's memory, or be of a person and nothing else.
+    """
+    words, rest = load_reader_rules(lang).words, sentence.replace(topic, "", 1)
+    if words["kept"].search(sentence):
+        return False
+    if is_question(sentence) and not words["polite"].search(sentence):
+        return False
+    if words["listener"].search(rest):
+        return True
+    if words["elsewhere"].search(sentence):
+        return False
+    is_person = _NICKNAME_ONLY.fullmatch(topic) or _is_person(topic, sentence)
+    return not words["unsure"].search(rest) or bool(is_person and words["idle"].fullmatch(rest))
 
 
 def _unasked(quotation: re.Match[str]) -> str:
     """Return a quotation that may only name a topic, or "…" for one that could ask."""
-    return " … " if _HINT.search(quotation[0]) else quotation[0]
+    return " … " if _MAY_ASK.search(quotation[0]) else quotation[0]
 
 
 def topic_request(topic: str) -> ForgetRequest | None:
     """Return a request to forget a topic, or None if the topic names nothing."""
     named = _named(topic)
     return ForgetRequest(topic=named, is_whole=True) if named else None
-
-
-def may_ask_to_forget(text: str) -> bool:
-    """Tell whether a text has a word that requests to forget have; most such texts are none."""
-    return bool(_HINT.search(text))
 
 
 def topic_of_matter(text: str) -> str:

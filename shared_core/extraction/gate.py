@@ -15,7 +15,6 @@ from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
 from shared_core.extraction.earlier_turns import telling_words
-from shared_core.extraction.forget_requests import may_ask_to_forget
 from shared_core.extraction.rule_reader import read_turn
 from shared_core.extraction.trained_reader import passages
 from shared_core.nlp.clauses import MAX_READ_CHARACTERS, own_sentences
@@ -65,7 +64,7 @@ def _tells(turn: Event, *, is_open: bool) -> bool:
     A request that may refer to a fact may ask to forget it: "take Eva off the record".
     """
     acts = [dialogue_act(one) for one in _parts(turn.text)]
-    if len(turn.text) > MAX_READ_CHARACTERS or may_ask_to_forget(turn.text):
+    if len(turn.text) > MAX_READ_CHARACTERS:
         return True
     if is_open and any(one.asks < SURELY_ASKS for one in acts):
         return True

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from shared_core.errors import ModelUnavailable
 from shared_core.models.e5_network import load
@@ -35,6 +35,8 @@ IS_VALUE: Final = 0.5
 """Least probability of a word of being part of a value."""
 OVER: Final = 0.5
 """Least probability of being over at which a value no longer holds."""
+MOST_KEPT: Final = 256
+"""Number of texts whose readings are kept."""
 JOINT: Final = re.compile(rf"(?:[^\W_{HAN}]|['’]){{2}}")
 """Two characters of one word or number."""
 
@@ -83,12 +85,13 @@ class Tagger:
     def __init__(self, reader: E5Reader, arrays: Mapping[str, Array]) -> None:
         self.slots = tuple(bytes(arrays["slots"]).decode().split("\n"))
         self._reader = reader
+        self.tag = lru_cache(MOST_KEPT)(self._tag)  # a turn is read for facts and for requests
         self._heads = {
             name: (arrays[f"{name}.w"].astype(np.float32), arrays[f"{name}.b"])
             for name in ("tag", "over", "gate")
         }
 
-    def tag(self, text: str) -> Tagged:
+    def _tag(self, text: str) -> Tagged:
         """Return the values of a text."""
         pieces, states, mean = self._reader.states(text)
         gate = float(sigmoid(self._head("gate", mean))[0])
@@ -100,8 +103,7 @@ class Tagger:
 
     def _head(self, name: str, states: Array) -> Array:
         weights, bias = self._heads[name]
-        with _blas().limit(limits=1, user_api="blas"):  # more threads cost more than they compute
-            found: Array = states @ weights + bias
+        found: Array = states @ weights + bias
         return found
 
     def _spans(self, found: Sequence[Word], chances: Array, over: Array) -> list[TaggedSpan]:
@@ -162,14 +164,17 @@ def softmax(values: Array) -> Array:
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+_loading: Final = threading.Lock()
 
 
-@cache
 def load_tagger() -> Tagger | None:
     """Return the trained tagger, loaded at the first call; None where "e5" cannot run."""
+    with _loading:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Tagger | None:
     with (files(__package__) / WEIGHTS).open("rb") as file:
         stored = np.load(file, allow_pickle=False)
         arrays = {name: stored[name] for name in stored.files}

@@ -381,7 +381,8 @@ class Consolidation:
         reader = partial(turns_set_aside, self.thread_id, [one.event_id for one in turns])
         hidden, remembered = await self.storage.query(tenant, reader)
         if self.forget is not None:
-            hidden |= turns_to_forget(turns, held) - remembered
+            asked = await asyncio.to_thread(turns_to_forget, turns, held)
+            hidden |= asked - remembered
         if not hidden:
             return reading
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from shared_core.extraction.forget_requests import (
     ForgetRequest,
     forget_requests,
     is_about,
+    may_ask,
     names_of_topic,
     topic_request,
 )
@@ -95,6 +97,11 @@ class NewTurns(set[str]):
         self.edited = frozenset(edited)
 
 
+async def _requests(text: str) -> Sequence[ForgetRequest]:
+    """Return the requests in a text, read beside the event loop."""
+    return await asyncio.to_thread(forget_requests, text) if may_ask(text) else ()
+
+
 class ForgetRequests:
     """Carries out requests of users to forget a topic. is_on: whether turns may ask for it."""
 
@@ -109,7 +116,7 @@ class ForgetRequests:
         """
         done: list[CarriedOut] = []
         for place, turn in enumerate(turns if self._is_on else ()):
-            requests = forget_requests(turn.text) if turn.role == "user" else ()
+            requests = await _requests(turn.text) if turn.role == "user" else ()
             later = {one.text for one in turns[place + 1 :]} - {one.text for one in turns[:place]}
             for request in requests:
                 asked = _Asked(requests=[request], text=turn.text, at=turn.occurred_at, later=later)
@@ -118,7 +125,7 @@ class ForgetRequests:
 
     async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
         """Carry out the requests in a text that the user says now."""
-        requests = forget_requests(text) if self._is_on else ()
+        requests = await _requests(text) if self._is_on else ()
         return [await self._carry_out(scope, _Asked(requests=[one], text=text)) for one in requests]
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
