@@ -20,6 +20,7 @@ from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.extraction.rule_reader import guarded
 from shared_core.extraction.trained_reader import joined, passages
 from shared_core.nlp.clauses import QUOTATION, own_sentences
+from shared_core.nlp.nicknames import NICKNAME
 from shared_core.nlp.rules import load_kin_words, load_rules
 from shared_core.nlp.slots import is_name_slot, slot_of
 from shared_core.nlp.text import (
@@ -141,19 +142,7 @@ _FRAME_ZH: Final = re.compile(
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
-_NO_NAME_ZH: Final = (
-    "学时声姐妹弟哥心孩区组班说的气住睡病有姨公婆产号名店车腿床票费吃额事肚手包卡楼院屋便伤灶臂指猫狗宠米里点偷"
-    "数众型程吵丑人鬼雪雨麦暑寒满年考测结菜船鱼摊贩错账奖儿女叔舅姑三爸妈爷奶伯嫂婶娘侄婿娃崽子伙妞辈兵工生"
-    "样鸟鸡鸭羊牛猪虫兔熊妖道路河溪山岛镇村城巷街国家窝灯刀碗杯瓶盒袋桶报册书画字本节段篇诗曲调品戏歌看瞧聚"
-    "坐酌试修改补动变葱蒜瓜豆枣面粉饼饺炒酒茶药痣脑肠腹计量利钱贷股户题康资草树苗球棒棍旗鞋衣裤裙帽袄桌椅柜铺"
-    "馆厂站队团圈群伞礼视胶斗拉根富司莫门尔"
-)
-"""What makes a word or a relative of 小 and 阿: 小雪, 小麦, 小舅, 阿胶, 阿拉伯."""
-_NICKNAME: Final = (
-    rf"(?:[小阿](?![{_NO_NAME_ZH}])[\u4e00-\u9fff]"
-    r"|老[王李张刘陈杨赵黄周吴徐孙胡朱林何郭马罗梁宋郑谢韩唐冯董程曹袁邓许沈彭吕苏卢蒋蔡]"
-    r"|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
-)
+_NICKNAME: Final = rf"(?:{NICKNAME}|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
 """A person by the form of the name: 小美, 阿强, 老王, and a former partner."""
 _NICKNAME_ONLY: Final = re.compile(_NICKNAME)
 _FULL_NAME: Final = (

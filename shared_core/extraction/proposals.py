@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from shared_core.extraction.reader_rules import Tag, load_reader_rules
+from shared_core.nlp.nicknames import is_word
 from shared_core.nlp.rules import RuleSet, load_fragment, load_rules
 from shared_core.nlp.text import HAN_CHARACTER, Language, is_question
 
@@ -289,7 +290,7 @@ def is_quantity(value: str, after: str) -> bool:
 
 def is_name(value: str, rules: RuleSet) -> bool:
     """Tell whether a value may be a name."""
-    if rules.no_person.fullmatch(value) or re.search(r"\d", value):
+    if rules.no_person.fullmatch(value) or is_word(value) or re.search(r"\d", value):
         return False
     if load_fragment("whole_name", "zh" if HAN_CHARACTER.search(value) else "en").fullmatch(value):
         return True

@@ -30,7 +30,9 @@ FOUND = [
     ("我弟在部队", "relation.brother.employer", "部队"), ("我们组用Java", "tool", "Java"),
     ("starting 8th grade in september", "grade", "8th grade"),
     ("i own a wood stove", "possession", "a wood stove"),
-    ("相机是索尼A7M4", "possession", "索尼A7M4"),
+    ("相机是索尼A7M4", "possession", "索尼A7M4"), ("2027年6月结婚", "plan", "2027年6月结婚"),
+    ("我妈在北京看病", "relation.mother.note", "我妈在北京看病"),
+    ("我老婆不喜欢我抽烟", "relation.wife.note", "我老婆不喜欢我抽烟"),
 ]  # fmt: skip
 
 NOTED = [
@@ -55,7 +57,7 @@ SILENT = [
     "i dont play tennis", "不住北京", "我不开特斯拉", "我儿子不对鸡蛋过敏",
     "患者女32岁对青霉素过敏", "patient is 54, diabetic, on metformin",
     "今天认识了个女生叫小雨，吃素", "邻居家狗叫旺财", "我儿子班上有个同学叫李雷",
-    "我在星巴克买了杯咖啡", "2027年6月结婚", "54yo male", "we went to japan in april",
+    "我在星巴克买了杯咖啡", "54yo male", "we went to japan in april",
     "月薪2万房租5000能买车吗", "just got back from mums, Rosie is growing so fast",
     "she left google", "My sister's husband works at Google.", "我妈马上满六十岁",
     "罗马那家酒店很不错",
