@@ -303,7 +303,7 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
         yield fact_of(value, proposal, lang, event_id)
     if proposal.is_over:
         draft = fact_of(proposal.words, proposal, lang, event_id)
-        sure = round(TRUST * max(span.over, OVER), 2)
+        sure = round(TRUST * max(min(span.over, span.sure), OVER), 2)
         yield replace(draft, operation="retract", confidence=sure, statement=proposal.sentence)
 
 
