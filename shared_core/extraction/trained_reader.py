@@ -236,6 +236,8 @@ def holds(text: str, words: str) -> bool:
 def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: Tag) -> Proposal:
     """Return the words of a span with what stands around them."""
     text, lang = passage.text, passage.language
+    if tag.slot == "dislike" and load_reader_rules(lang).words["quits"].search(text[: span.start]):
+        span, tag = replace(span, slot="like"), load_tags()["like"]  # "I quit coffee"
     kin, begin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ("", 0)
     others = [one for one in read.spans if one is not span and one.slot not in NAMES_KIN]
     clause = clause_around(text, span)
