@@ -151,7 +151,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "password": _Kind(
         ("pass", "pw", "码", "碼", "口令", "密钥", "pin", "code", "comb", "otp", "cvv", "cvc",
-         "safe", "duress", "seed", "recovery", "暗号", "暗號", "密语", "安全词", "助记词"),
+         "safe", "duress", "seed", "recovery", "mnemonic", "phrase", "backup", "wallet", "暗号",
+         "暗號", "密语", "安全词", "助记词", "助記詞", "短语", "短語", "种子词", "種子詞", "恢复词",
+         "恢復詞", "备份词", "備份詞"),
         _form(PASSWORD), is_secret=is_password,
     ),
     "credential": _Kind(

@@ -72,8 +72,56 @@ _PHRASE: Final = (
     rf"(?:{_LETTER}|\d)(?:{_LETTER}|\d|['’-](?={_LETTER})){{0,40}}+(?![@_/]))"
 )
 """A word, and another one behind it that is no word of grammar; to be repeated."""
-MOST_WORDS: Final = 24
-"""Maximum words of a passphrase: the longest of a wallet (BIP 39)."""
+MOST_WORDS: Final = 33
+"""Maximum words of a passphrase: the longest of a wallet (SLIP 39)."""
+LEAST_WORDS: Final = 12
+"""Minimum words of a whole seed phrase (BIP 39); fewer may be a sentence about it."""
+_IN_SEEDS: Final = (
+    "about|above|again|all|also|any|because|before|below|between|can|during|have|into|just|must"
+    "|myself|off|only|over|own|same|such|that|then|there|they|this|under|until|very|what|when|where"
+    "|you"
+)
+"""The words of grammar that the English list of BIP 39 has."""
+_NO_SEED: Final = (
+    rf"(?:{'|'.join(sorted(ENGLISH_STOP_WORDS - set(_IN_SEEDS.split('|'))))}|pls|thanks"
+    r"|let|may|cannot|somebody|nobody|everyone|pass(?:word|code|phrase)|pwd|pin|login|username|email)"
+)
+"""A word of grammar, or a name of another secret, that no list of seed words has."""
+_CHINESE_GRAMMAR: Final = (
+    f"{''.join(sorted(CHINESE_FUNCTION_CHARACTERS - {'地'}))}"
+    "不没未无無别勿谁誰什怎哪几幾被把给給让讓请請要可会會需须須应應已见見问問发發忘改换換设設输輸填"
+    "错錯误誤对對位个個同用找查告说說跟记記"
+)
+_NUMBER: Final = r"(?:[#(]?\d{1,2}\s?[.):：、]?\s?|[-*•]\s?)?"
+_SEED_WORD: Final = (
+    rf"(?:(?!(?i:{_NO_SEED})(?!{_LETTER})|{_LABEL}){_LETTER}{{3,14}}+(?![\w'’@]|\.\w)"
+    rf"|[{HAN}]{{1,4}}+(?![{HAN}]))"
+)
+_NEXT_SEED_WORD: Final = (
+    r"(?:\s{0,4}[,，、;；/|·-]\s{0,4}|[ \t]{1,4}|[ \t]{0,4}\r?\n[ \t]{0,8}|\s{1,8}(?=[#(]?\d))"
+    rf"{_NUMBER}{_SEED_WORD}"
+)
+_OPENING: Final = r"\s*+(?:\\?[\"'“‘「`(\[])?"
+_CHINESE_SEED: Final = r"(?:助记词|助記詞|(?:恢复|恢復|备份|備份|种子|種子)(?:短语|短語|词|詞))"
+_SEED_LABEL: Final = (
+    r"(?:(?i:(?<![a-z])(?:seed|recovery|mnemonic|backup|wallet)[ _-]?(?:phrase|words|seed))"
+    rf"|{_CHINESE_SEED})"
+)
+_SEED_LINK: Final = (
+    r"(?:\\?[\"'”’])?(?:\s++(?i:for|to|of|on)(?:\s++[\w'’-]{1,40}){1,4}?)?"
+    r"(?:\s?[(（][^()（）\n]{1,40}[)）])?"
+    r"(?:\s*[:：=]|\s++(?i:is|are|was|were)\b(?:\s++now\b)?\s*[:：]?|\s?(?:就?是|为|為)\s?[:：]?"
+    r"|(?=[ \t]*\n))"
+)
+SEED: Final = (
+    rf"{_SEED_LABEL}{_SEED_LINK}{_OPENING}{_NUMBER}"
+    rf"(?P<seed>{_SEED_WORD}(?:{_NEXT_SEED_WORD}){{2,{MOST_WORDS - 1}}}+"
+    rf"(?:[ 、，](?![{_CHINESE_GRAMMAR}])[{HAN}]{{1,4}}+)?)"
+    rf"|(?:{_SEED_LABEL}(?:[^\n:：=]{{0,60}}[:：=\n])?"
+    rf"|(?i:(?<![a-z])(?:seed|mnemonic)){_SEED_LINK}){_OPENING}{_NUMBER}"
+    rf"(?P<whole_seed>{_SEED_WORD}(?:{_NEXT_SEED_WORD}){{{LEAST_WORDS - 1},{MOST_WORDS - 1}}}+)"
+)
+"""The words of a wallet after their name: in a row, numbered, or line by line."""
 PASSWORD: Final = (
     r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd?(?!\s?[=:]\s?[~/])"
     r"|\b(?:wi-?fi|wlan|router|hotspot|login|laptop|netflix)['’]?s?[ -]pass)(?![a-z0-9_])"
@@ -101,9 +149,10 @@ PASSWORD: Final = (
     r"(?P<chinese>[!#-&(-\[\]-~]{3,"
     f"{LONGEST_PASSWORD}"
     r"})"
-    r"|(?i:\b(?:(?:safe|duress)[ -]?word|(?:seed|recovery)[ -](?:phrase|words))\s*+[=:：]\s*+)"
+    r"|(?i:\b(?:safe|duress)[ -]?word\s*+[=:：]\s*+)"
     rf"(?P<phrase_of>{_PHRASE}{{0,{MOST_WORDS - 1}}}+)"
-    r"|(?:密码|密碼|口令|暗号|暗號|密语|安全词|助记词)\s?(?:就?是|为)?\s*+[:：=]\s*+[“‘「]?"
+    rf"|{SEED}"
+    rf"|(?:密码|密碼|口令|暗号|暗號|密语|安全词|{_CHINESE_SEED})\s?(?:就?是|为)?\s*+[:：=]\s*+[“‘「]?"
     rf"(?P<chinese_phrase>[{HAN}]{{2}}[{HAN}A-Za-z0-9]{{1,40}}+)"
 )
 """A password or a code after its name."""
@@ -153,17 +202,17 @@ _ABOUT: Final = re.compile(
 )
 """Words of talk about passwords: what they are made of, what one does with them, and when."""
 _CHINESE_TALK: Final = re.compile(
-    rf"[{''.join(sorted(CHINESE_FUNCTION_CHARACTERS - {'地'}))}"
-    r"不没未无無别勿谁誰什怎哪几幾被把给給让讓请請要可会會需须須应應已见見问問发發忘改换換设設输輸填"
-    r"错錯误誤对對位个個同用找查告说說跟记記]"
-    r"|至少|最[长多少]|必[需须]|数字|字母|大小写|符号|长度|格式|强度|默认|初始|重置|过期|失效|泄露|失败|成功"
+    rf"[{_CHINESE_GRAMMAR}]|至少|最[长多少]|必[需须]|数字|字母|大小写|符号|长度|格式|强度|默认|初始|重置|过期|失效|泄露|失败|成功"
     r"|正确|保密|如下|加密|明文|账号|户|管理|安全|简单|复杂|登[录陆]|密码|口令|老样子|手机|邮[件箱]|短信"
     r"|身份证|知道|系统|自动|生成|更新|保留|暂时|建议|规则|提示|太[^阳平极空子]"
+    r"|联系|聯繫|咨询|咨詢|参[考见照]|详|致电|扫码|扫描|私信|群里|前台|客服|房东|老板|店[员长]|管家|物业|待定|随机"
 )
 """Characters of grammar, and words of talk about passwords."""
 _CONTINUES: Final = re.compile(rf"{_GOES_ON}(?![\w'’-])")
 _NEXT_LABEL: Final = re.compile(rf"[ \t]+{_LABEL}")
 _NEXT_WORD: Final = re.compile(r"[ \t]+(?P<word>[a-z][\w'’-]*)")
+_SEED_WORDS: Final = re.compile(rf"{_LETTER}+|[{HAN}]+")
+_LABELLED: Final = re.compile(rf"[:：=]{_OPENING}{_NUMBER}$", re.ASCII)
 _NAMELY: Final = re.compile(r"['’](?:s|re|ll|d)\b")
 UNIT: Final = (
     r"(?i:\s?(?:[mcμk]?m|inch(?:es)?|m?v|ohms?|m?ah|k?w|watts?|feet|ft|yards?|miles?|percent|secs?|mins?"
@@ -259,6 +308,8 @@ def is_password(span: SecretSpan) -> bool:
         return False
     if span.form == "chinese":
         return not _PART.match(span.after)
+    if span.form.endswith("seed"):
+        return _is_seed(span)
     if span.form.startswith("phrase"):
         return _is_phrase(span.secret)
     if span.form == "chinese_phrase":
@@ -281,6 +332,21 @@ def _is_phrase(phrase: str) -> bool:
     talk = sum(_is_talk(word) for word in words)
     most = 2 * talk >= sum(not word.isdecimal() for word in words)
     return not most and not _ABOUT.fullmatch(words[0])
+
+
+def _is_seed(span: SecretSpan) -> bool:
+    """Tell whether words after the name of a wallet's words are those, and no sentence about them.
+
+    Without a colon or an equals sign they must be more, and end where the sentence ends.
+    """
+    words = _SEED_WORDS.findall(span.secret.lower())
+    if len(words) >= LEAST_WORDS:
+        return True
+    talk = [bool(_is_talk(word) or _CHINESE_TALK.search(word)) for word in words]
+    if 2 * sum(talk) >= len(words) or _ABOUT.fullmatch(words[0]):
+        return False
+    labelled = _LABELLED.search(span.lead) is not None
+    return labelled or not (len(words) < 4 or talk[0] or _new_word(span.after))
 
 
 def _talks_on(word: str, after: str) -> bool:

@@ -353,31 +353,51 @@ _MAY_TELL: Final = re.compile(
     rf"|{_NAMES_SECRET.pattern}"
 )
 """Signs of a text that may tell a secret: a value of an odd shape, or a word for a secret."""
+_SECRET: Final = re.compile(
+    r"(?i:pass ?(?:word|code|phrase|key)s?|pass:|passwd|\bpwd?\b|\bpins?\b|\b(?:key|door|gate)?"
+    r"codes?\b|\blogins?\b|\bcombo|\bcombination|\b(?:key|safe|duress|memorable)[ -]?word"
+    r"|\b(?:puk|otp|cvv|cvc|psk)\b|\bsecur|\bsecret|\banswers?\b"
+    r"|\b(?:seed|recovery) (?:phrase|words))|密码|密碼|口令|暗号|暗號|密保|答案"
+    r"|助记词|助記詞|密钥|密鑰|(?<![态態误誤回编編代尺号號条條维維乱亂数數])[码碼]"
+)
+"""Words for a secret itself, and not for what it opens."""
 _NETWORK: Final = r"(?:wi-?fi|wlan|network|router|hotspot)"
+_PRESS: Final = (
+    r"(?:[#*]|\b(?:star|hash|pound|asterisk)(?:\s(?:sign|key))?"
+    r"|\b(?:press|hit|push|punch|enter|type|dial|tap|then)(?:\s\d{1,4})?)"
+)
+"""A key of a keypad, or its use: a number before or after it is no time."""
 _OTHERWISE: Final = re.compile(
     rf"(?i:(?<![\d.,])\d{{1,9}}+(?={UNIT})"
     r"|\b(?:pa(?:y|ys|id|ying)|spen[dt]|spending|costs?|charged?|worth|budget|price|deposit|fee|bill"
     r"|rent|owed?|owes|earn(?:ed|s)?|saved|donated|bid|offered|wants|asked|asking)(?! ?:)"
     r"(?:\s(?:me|us|him|her|them|you|for\s(?:the|a|my)\s\w{1,20}|is|was|of|about|around|only|just"
     r"|over|nearly|almost|under|up\sto|(?:less|more)\sthan)){0,3}\s(?P<paid>\d{1,9})(?![\w#*-])"
+    rf"|{_PRESS},?\s(?:before|after)\s(?P<pressed>)"
     r"|\b(?:at|until|till?|by|before|after)\s(?P<clock>(?:[01]\d|2[0-3])[0-5]\d)(?![\w#*-])"
+    r"|\b(?:password|passcode|passphrase)\s(?:managers?|generators?|polic(?:y|ies)|rules?|types?)"
+    r"(?:\s(?:is|was))?\s?[:=]?\s?(?P<tool>(?:1password|[a-z]{1,20})(?!\w))"
     rf"|(?:\b(?:{_NETWORK}(?:['’]?s)?\s(?:name|ssid)|ssid|name\sof\s(?:the|my|our|your)\s{_NETWORK})"
     rf"(?:\s(?:is|was)\b|\s?[:=])?|\b{_NETWORK}\s(?:is\s)?(?:called|named))\s?[\"'“]?"
     r"(?P<name>[^\s,;/，。；]{1,40}))"
 )
-"""A value that the words beside it call an amount, a time, or the name of a network."""
+"""A value that the words beside it call an amount, a time, a program or a network's name."""
 _ASKS_OTHERWISE: Final = re.compile(
     r"(?i:(?:(?:and|so|but|ok(?:ay)?|hey|oh|by the way)\s)?"
-    r"(?:who(?:se|m)?|when|where|why"
-    r"|how\s(?:much|many|long|old|big|large|far|often|tall|wide|high|heavy|deep)"
-    r"|(?:what|which)\s(?:time|year|day|date|price|colou?r|size|brand|model|wi-?fi|network)"
-    r"|(?:what|which|how|tell|give)\b.{0,40}\b(?:names?|called|ssid|costs?)"
+    r"(?:(?P<number>when|how\s(?:much|many|long|old|big|large|far|often|tall|wide|high|heavy|deep)"
+    r"|(?:what|which)\s(?:time|year|day|date|price|size|model)|(?:what|how)\b.{0,40}\bcosts?)"
+    r"|who(?:se|m)?|where|why|(?:what|which)\s(?:colou?r|brand|wi-?fi|network)"
+    r"|(?:what|which|how|tell|give)\b.{0,40}\b(?:names?|called|ssid)"
     rf"|(?:(?:the|your)\s)?(?:name\sof\s(?:the|your)\s{_NETWORK}|{_NETWORK}(?:['’]?s)?\sname|ssid)$)\b)"
-    r"|.{0,40}(?:谁|誰|什么时候|什麼時候|几[点号年]|哪[里儿天年家个]|多少钱|多[久大长重]|为什么|叫什么|什么名)"
+    r"|.{0,40}(?:(?P<chinese_number>什么时候|什麼時候|几[点号年]|哪[天年]|多少钱|多[久大长重])"
+    r"|谁|誰|哪[里儿家个]|为什么|叫什么|什么名)"
 )
-"""A question that a person, a time, a place, an amount or a name answers."""
-_OF_SECURITY: Final = re.compile(r"(?i:\bsecur|\bsecret|\banswers?\b)|密保|答案")
-"""A word for a question whose answer is a secret, as a name may be."""
+"""A question that a person, a time, a place, an amount or a name answers.
+
+A group matches where a number may answer it.
+"""
+_KEYED: Final = re.compile(r"[#*]\d{3}|\d{3}[#*]")
+_BARE_CODE: Final = re.compile(r"\W*\d{4,8}\W*")
 _ASKS_TOO: Final = re.compile(
     rf"(?:\b(?:and|or)\b|[和与跟及,，;；/&+]).{{0,40}}?(?:{_OPENED.pattern})", re.IGNORECASE
 )
@@ -464,17 +484,29 @@ def may_hold_value(text: str) -> bool:
 def tokens_before(text: str, before: str) -> list[Token]:
     """Return the tokens of the message before that count for a text.
 
-    None for a long text, and of a message that names nothing that a secret opens, or that asks
-    for something else last.
+    None for a long text, and of a message that names nothing that a secret opens. None if it asks
+    for something else last, unless it names a secret that no earlier mark has told, or the text is
+    a code that does not answer it.
     """
     before = before[-MAX_BEFORE:]
     if not may_follow(text) or not _OPENED.search(before):
         return []
     [*_, last] = filter(None, _SENTENCE_ENDS.split(before.strip()))
-    asked = None if _OF_SECURITY.search(before) else _ASKS_OTHERWISE.match(last)
-    if asked and not _ASKS_TOO.search(last, asked.end()):
+    asked = _ASKS_OTHERWISE.match(last)
+    if asked and not (
+        _SECRET.search(_untold(before))
+        or _KEYED.search(text)
+        or (not asked.lastgroup and _BARE_CODE.fullmatch(text))
+        or _ASKS_TOO.search(last, asked.end())
+    ):
         return []
     return tokens(before)[-BEFORE:]
+
+
+def _untold(before: str) -> str:
+    """Return the lines behind the last one with a mark: a secret that they name is not told yet."""
+    mark = _MARKED.search(before)
+    return mark["rest"] if mark else before
 
 
 def _is_told(before: str) -> bool:
@@ -482,8 +514,8 @@ def _is_told(before: str) -> bool:
 
     A later line of it may name another one.
     """
-    mark = _MARKED.search(before[-MAX_BEFORE:])
-    return mark is not None and not _OPENED.search(mark["rest"])
+    rest = _untold(last := before[-MAX_BEFORE:])
+    return rest != last and not _OPENED.search(rest)
 
 
 def told_secrets(

@@ -36,28 +36,32 @@ EVERYTHING = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))
 
 SECRETS = [
     (kind, text, secret) for kind, rows in {
-        "password": [("My password is hunter2, don't tell.", "hunter2"), ("My PIN's 4821", "4821"),
-            ("The WLAN password: swordfish.", "swordfish"), ("密码改成 qwe!23 了", "qwe!23"),
+        "password": [
+            ("recovery phrase: " + "WITCH COLLAPSE AGAIN ABOUT CAN ICE " * 4 + "AGAIN", "AGAIN"),
+            ("seed phrase: 1. witch, 2. collapse\n3. practice", "collapse\n3. practice"),
             ('her password is "correct horse battery"', "correct horse battery"),
-            ("我的密码是abc12345，别告诉别人", "abc12345"), ("dbPassword: hunter2xx", "hunter2xx"),
-            ("my password is: hunter2xx", "hunter2xx"), ("密码是：abc12345", "abc12345"),
+            ("my wallet words are witch this collapse feed. Bye", "feed"), ("暗号:“月亮河”", "河"),
             ("password for my gmail account is hunter2xx", "hunter2xx"), ("pin code: 4821", "4821"),
             ('{"user": "ann", "password": "hunter2xx"}', "hunter2xx"), ("my PIN is 4821.", "4821"),
-            (r"{\"user_password\": \"hunter2xx\"}", "hunter2xx"), ("密码是: abc12345", "abc12345"),
-            ("export DB_PASSWORD=hunter2xx", "hunter2xx"), ("我的密码就是abc12345", "abc12345"),
-            ("user_password=hunter2xx&x=1", "hunter2xx"), ('{"密码": "abc12345"}', "abc12345"),
-            ("The PIN for my bank card is 48 21", "48 21"), ('{"pin": "4821"}', "4821"),
-            ("the CVV is 123, thanks", "123"), ("your verification code is 482913", "482913"),
-            ("my password's hunter2secret", "hunter2secret"), ("我的PIN码是4821", "4821"),
-            ("ＰＩＮ码：４８２１", "４８２１"), ("我的pin是4821", "4821"), ("暗号:“月亮河”", "河"),
-            ("我的取款密码4821，别说出去", "4821"), ("口令：opensesame", "opensesame"),
-            ("password: correct horse battery staple", "staple"), ("密码：蓝色大象", "大象"),
-            ("Passphrase = Blue Elephant for the wifi", "Elephant"), ("验证码是 482913", "482913"),
-            ("pw: grandma's pie 42 user: ann", "42"), ("seed phrase: army van jealous", "jealous"),
-            ("My password is hunter2 and my name is Ann.", "hunter2"),
-            ("My PIN code for the card is 110001.", "110001"), ("pwd=hunter2xx", "hunter2xx"),
-            ('The password is "secret", really.', "secret"),
-            ("My password is password.", "password.")],
+            ("My password is hunter2 and my name is Ann.", "hunter2"), ('{"pin": "4821"}', "4821"),
+            ("Passphrase = Blue Elephant for the wifi", "Elephant"), ("pwd=hunter2xx", "hunter2xx"),
+            ("my seed phrase" + "\nabandon about able" * 4, "able"), ("验证码是 482913", "482913"),
+            (r"{\"user_password\": \"hunter2xx\"}", "hunter2xx"), ("the CVV is 123, thanks", "123"),
+            ("password: correct horse battery staple", "staple"), ("密码改成 qwe!23 了", "qwe!23"),
+            ("My password is hunter2, don't tell.", "hunter2"), ("ＰＩＮ码：４８２１", "４８２１"),
+            ("My PIN code for the card is 110001.", "110001"), ("我的密码就是abc12345", "abc12345"),
+            ("my password's hunter2secret", "hunter2secret"), ('{"密码": "abc12345"}', "abc12345"),
+            ('The password is "secret", really.', "secret"), ("dbPassword: hunter2xx", "hunter2xx"),
+            ("The WLAN password: swordfish.", "swordfish"), ("恢复短语：苹果 香蕉 橘子 西瓜", "瓜"),
+            ("我的密码是abc12345，别告诉别人", "abc12345"), ("我的取款密码4821，别说出去", "4821"),
+            ("The PIN for my bank card is 48 21", "48 21"), ("口令：opensesame", "opensesame"),
+            ("your verification code is 482913", "482913"), ("助记词是苹果 豆 米 橘", "橘"),
+            ("export DB_PASSWORD=hunter2xx", "hunter2xx"), ("pw: grandma's pie 42 user: ann", "42"),
+            ("user_password=hunter2xx&x=1", "hunter2xx"), ("My password is password.", "password."),
+            ("seed phrase: army van jealous", "jealous"), ("密码是：abc12345", "abc12345"),
+            ("my password is: hunter2xx", "hunter2xx"), ("密码是: abc12345", "abc12345"),
+            ("我的PIN码是4821", "4821"), ("密码：蓝色大象", "大象"), ("My PIN's 4821", "4821"),
+            ("我的pin是4821", "4821")],
         "card": [("Pay with 4111 1111 1111 1111 please", "4111 1111 1111 1111"),
             ("卡号5500005555555559，谢谢", "5500005555555559"),
             ("银行卡号４１１１１１１１１１１１１１１１", "１１１１"),
@@ -83,51 +87,53 @@ SECRETS = [
             ("邮箱ann@example.com，谢谢", "ann@example.com")],
         "phone": [("Call +44 20 7946 0958 tomorrow", "7946"),
             ("我的手机号是13812345678", "13812345678"), ("ring (415) 555-2671", "555-2671")],
-        "credential": [("Authorization: Bearer abc123…", "abc123"),
+        "credential": [
+            ("https://example.com/?access_token=abc123def456&x=1", "abc123def456"),
             ("curl -H 'Authorization: Bearer abc123def456'", "abc123def456"),
+            ("The API key for the shop is abc123def456", "abc123def456"),
             ("Authorization: Basic dXNlcjpwYXNzMQ==", "dXNlcjpwYXNzMQ"),
-            ("api_key=abc123def456", "abc123def456"), ("apikey: 9f8e7d6c", "9f8e7d6c"),
-            ('secret_key = "k9f0aa11bb"', "k9f0aa11bb"), ("APIKEY是abc123def456", "abc123def456"),
+            ("x-api-key: abc-123-def-456", "abc-123-def-456"), ("apikey: 9f8e7d6c", "9f8e7d6c"),
             ("OPENAI_API_KEY=abc123def456", "abc123def456"),
             ('{"apiKey": "abc123def456"}', "abc123def456"),
-            ("x-api-key: abc-123-def-456", "abc-123-def-456"),
-            ("https://example.com/?access_token=abc123def456&x=1", "abc123def456"),
-            ("The API key for the shop is abc123def456", "abc123def456"),
-            ("APIKEY是abc123def456请保密", "abc123def456")],
+            ("APIKEY是abc123def456请保密", "abc123def456"),
+            ("Authorization: Bearer abc123…", "abc123"), ("api_key=abc123def456", "abc123def456"),
+            ('secret_key = "k9f0aa11bb"', "k9f0aa11bb"), ("APIKEY是abc123def456", "abc123def456")],
     }.items() for text, secret in rows
 ]  # fmt: skip
 HARMLESS = [
-    "The password is wrong, please reset it.", "密码忘了怎么办？", "Order number 202603011230451.",
-    "Order 4111 1111 1111 1112 is late.", "My cat is 4 years old and weighs 5.25 kg.",
-    "Version 2.0.1234.5678 at 12:30 on 2026-03-01.", "DE00 1234 1678 9012 3457 00 is no account.",
-    "https://example.com/a:b@c and http://example.com", "11010519491331002X is nobody.",
-    "eyJabcdefghijk.notatoken.atall1234567", "I paid 1,234,567.89 euros in 2024 - 2025.",
-    "eyJhIjpb" + "W1tb" * 40_000 + ".notatoken.atall1234567", "-----BEGIN CERTIFICATE-----",
-    "She passed the test with sk-8 skates.", "我爱吃橘子，2019年搬到上海。", "密码就是这样忘记的",
-    "hash 0af4111111111111111fe and a4111111111111111", "build x11010519491231002X",
-    "The password is hashed with bcrypt, and is always the same.", "取款密码错误，PIN码也错了",
-    "The password is always the same.", "def login(password: str, passcode: string)",
-    "PWD=/home/ann/project and password_hash=abcdef", "My PIN is wrong, and pin 13 is high.",
-    "Reset the password for the new account, it is in the letter.", "I spent 4711 on the gate",
-    "https://example.com:8080/a?to=ben@example and ann@there", "I paid 4711 euros for the gate",
-    "The pin is 1200 mm long and costs 12.50 euros; spin: 1234.", "the office alarm cost 88 euros",
-    "The security code is wrong, the error code is 4041, my zip code is 90210.",
     "The bearer of this letter carries bearer bonds in a standard bearer's 19th-century style.",
-    "Use bearer authentication: Authorization: Bearer <token> or Bearer YOUR_API_KEY.",
     "My password's too short. The password's length is 12 characters, the password's 128-bit.",
-    "api_key=None, client_secret=null, secret_key: str, apikey: undefined", "刚换了门锁 花了八百",
-    "api_key = settings.api_key_2024 or os.environ['API_KEY_2024']", "gate 14 closes at 17:40",
-    "The secret key is under the mat, and the access token is expired since 2024-05-01.",
-    "The API key is v2-compatible. Access key: 2024-05-01.", "netflix went up to £10.99 a month",
-    "pwd: /home/ann, and the session key is 2026-03-04T10:00.", "error 0x80070005 when i log in",
-    "验证码2024年改版，密码6位，口令是什么？", "验证码 300秒内有效，密码1000多个，口令2024版",
     "Password: how do I change it? Password: I forgot it. Password: ask Ann. pw: forgot again",
-    "密码：忘了。密码：怎么改？密码：系统自动生成，口令：写在本子上", "健身房柜子 3816 块 太贵了",
     "password: must have a digit. Password: reset link sent. The gate is shut until 1930.",
-    "the garage door was 4711 kroner, the wifi's name is FritzBox7590", "验证码等了10分钟还没到",
-    "my locker is number 212 and the door sticks", "the password needs 12 characters and 2 numbers",
-    "the code to my flat changed again and nobody told me", "密码输错5次会锁多久",
-    "门牌号17-2-601 帮我写个指路", "快递单号73019284461",
+    "The secret key is under the mat, and the access token is expired since 2024-05-01.",
+    "Use bearer authentication: Authorization: Bearer <token> or Bearer YOUR_API_KEY.",
+    "The security code is wrong, the error code is 4041, my zip code is 90210.", "密码忘了怎么办？",
+    "api_key=None, client_secret=null, secret_key: str, apikey: undefined", "what is a seed phrase",
+    "the garage door was 4711 kroner, the wifi's name is FritzBox7590", "build x11010519491231002X",
+    "密码：忘了。密码：怎么改？密码：系统自动生成，口令：写在本子上", "-----BEGIN CERTIFICATE-----",
+    "api_key = settings.api_key_2024 or os.environ['API_KEY_2024']", "我爱吃橘子，2019年搬到上海。",
+    "Reset the password for the new account, it is in the letter.", "Order number 202603011230451.",
+    "The password is hashed with bcrypt, and is always the same.", "I paid 4711 euros for the gate",
+    "The pin is 1200 mm long and costs 12.50 euros; spin: 1234.", "the office alarm cost 88 euros",
+    "pwd: /home/ann, and the session key is 2026-03-04T10:00.", "netflix went up to £10.99 a month",
+    "https://example.com:8080/a?to=ben@example and ann@there", "Order 4111 1111 1111 1112 is late.",
+    "eyJhIjpb" + "W1tb" * 40_000 + ".notatoken.atall1234567", "seed phrase\\nplease help\\nthanks",
+    "The API key is v2-compatible. Access key: 2024-05-01.", "My PIN is wrong, and pin 13 is high.",
+    "the code to my flat changed again and nobody told me", "eyJabcdefghijk.notatoken.atall1234567",
+    "https://example.com/a:b@c and http://example.com", "My cat is 4 years old and weighs 5.25 kg.",
+    "hash 0af4111111111111111fe and a4111111111111111", "I paid 1,234,567.89 euros in 2024 - 2025.",
+    "PWD=/home/ann/project and password_hash=abcdef", "my locker is number 212 and the door sticks",
+    "the password needs 12 characters and 2 numbers", "DE00 1234 1678 9012 3457 00 is no account.",
+    "Version 2.0.1234.5678 at 12:30 on 2026-03-01.", "验证码 300秒内有效，密码1000多个，口令2024版",
+    "def login(password: str, passcode: string)", "Seed phrase: never share this with anyone",
+    "my seed phrase is lost forever somewhere", "The password is wrong, please reset it.",
+    "验证码2024年改版，密码6位，口令是什么？", "She passed the test with sk-8 skates.",
+    "助记词：不要告诉别人，抄在纸上，放好", "gate shut after 1930, 密码：详见合同",
+    "The password is always the same.", "error 0x80070005 when i log in", "gate 14 closes at 17:40",
+    "11010519491331002X is nobody.", "门牌号17-2-601 帮我写个指路", "Password manager: Bitwarden",
+    "取款密码错误，PIN码也错了", "健身房柜子 3816 块 太贵了", "I spent 4711 on the gate",
+    "验证码等了10分钟还没到", "刚换了门锁 花了八百", "密码输错5次会锁多久", "快递单号73019284461",
+    "密码就是这样忘记的", "密码：联系前台",
 ]  # fmt: skip
 
 
@@ -146,16 +152,17 @@ def test_what_only_looks_like_a_secret_stays(text):
 
 
 TOLD = [
-    ("the office alarm is 8817#", "8817#"), ("my voicemail pin, 2290, keeps failing", "2290"),
-    ("the gate code for the cabin, 90417, changes monthly", "90417"),
-    ("my new netflix password is the dog's name plus 77: Rufus77", "Rufus77"),
-    ("wifi here: mossgarden / 4tulips!", "4tulips!"), ("健身房柜子密码老忘 记一下 3816", "3816"),
-    ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
-    ("刚换了门锁 密码六个八", "六个八"), ("房东说单元门按 2480 星号", "2480"),
-    ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
     ("it's double four nine one for the lockbox, soup is in the fridge", "double four nine one"),
+    ("my new netflix password is the dog's name plus 77: Rufus77", "Rufus77"),
     ("my steam acc got hacked, pw was xXlemonlord42Xx", "xXlemonlord42Xx"),
-    ("行李箱好像是 051 吧 反正试了能开", "051"),
+    ("the gate code for the cabin, 90417, changes monthly", "90417"),
+    ("同步密码我设成 tea-and-rain-5512 可以吗", "tea-and-rain-5512"),
+    ("the side door keypad takes 5 5 0 1 after nine", "5 5 0 1"),
+    ("the gate code: hit star before 1930 then 1", "1930"), ("the office alarm is 8817#", "8817#"),
+    ("my voicemail pin, 2290, keeps failing", "2290"), ("行李箱好像是 051 吧 反正试了能开", "051"),
+    ("wifi here: mossgarden / 4tulips!", "4tulips!"), ("the gate code: enter 0 after 1234", "1234"),
+    ("the gate code: press # after 1147", "1147"), ("健身房柜子密码老忘 记一下 3816", "3816"),
+    ("房东说单元门按 2480 星号", "2480"), ("刚换了门锁 密码六个八", "六个八"),
 ]  # fmt: skip
 
 
@@ -169,13 +176,19 @@ def test_a_secret_told_in_passing_is_masked(text, secret):
 
 
 @every_case(
-    ("what's the wifi's name?", "mossgarden"), ("wifi叫什么名字？", "CMCC-5G"),
-    ("how much was the gate?", "4711"), ("Do you want me to keep the wifi password?", "Right"),
-    ("the gate code is [REDACTED: password]", "Noted."), ("Tell me the wifi's name.", "alice"),
+    ("I need the router password. who set it up?", "tulips44", "tulips44"),
+    ("Do you want me to keep the wifi password?", "Right", ""), ("wifi叫什么名字？", "CMCC-5G", ""),
+    ("the gate code is [REDACTED: password]", "Noted.", ""), ("how much was the gate?", "4711", ""),
+    ("wifi叫什么密码多少", "mossgarden88", "mossgarden88"), ("who opens the gate?", "4471", "4471"),
+    ("which network password?", "tulips44", "tulips44"), ("Tell me the wifi's name.", "alice", ""),
+    ("where's the door code again?", "4471", "4471"), ("what's the wifi's name?", "mossgarden", ""),
+    ("who has the gate code?", "me, 4471", "4471"), ("what's the gate code?", "4471", "4471"),
+    ("who has the gate code?", "Ben", ""), ("门码发我 谁都行", "4471#", "4471#"),
+    ("谁能开大门门禁", "4471#", "4471#"),
 )  # fmt: skip
-def test_a_reply_that_is_asked_for_something_else_or_for_nothing_stays(before, text):
-    assert text == Intake(DEFAULT).text(text, before)
-    assert "[REDACTED: password]" == Intake(DEFAULT).text("4471", "what's the gate code?")
+def test_a_reply_loses_a_code_and_no_other_value_that_is_asked_for(before, text, secret):
+    stored = text.replace(secret, "[REDACTED: password]") if secret else text
+    assert stored == Intake(DEFAULT).text(text, before)
 
 
 @every_case(("en", 0.5), ("zh", 0.5))
@@ -217,7 +230,7 @@ def test_long_text_made_to_be_slow_is_not():
         "password is ", "-----BEGIN RSA PRIVATE KEY-----", "a@", "1 ", "A1", "eyJ.", "://a:",
         "pin is ", "pin for a b c d ", "pin: 1 1 1 1 ", "密码 ", "password's a1", "api_key for a ",
         "api_key: ", "bearer a", "authorization: ", "password is abc ", "pin code is 110001 ",
-        "达芬奇密码2003上映", "private key is /a", "gate 4471 ", "门禁三八一六",
+        "达芬奇密码2003上映", "private key is /a", "gate 4471 ", "门禁三八一六", "助记词：苹果 ",
     ):  # fmt: skip
         assert grows_in_line(EVERYTHING.redact, piece * (24_000 // len(piece))), piece
 
@@ -258,18 +271,13 @@ def test_a_block_of_memories_is_not_said_anew():
 @every_case(
     "Hi!", "hello there", "Thanks a lot :)", "OK", "ok, thanks!", "你好", "好的，谢谢！", "嗯嗯",
     "👍 ok", "Good morning, how are you?", "Great, got it.", "再见", "yes",
+    *((said, False) for said in (
+        "Thanks, I moved to Rome.", "OK, book it for Friday", "Yes, I am vegan.", "", "是北京人",
+        "Nice is in France", "Perfect pitch", "hello world program", "对花生过敏",
+        "No nuts please, I'm allergic", "好的，我住在上海")),
 )  # fmt: skip
-def test_small_talk_is_worth_no_memory(text):
-    assert is_small_talk(text)
-
-
-@every_case(
-    "Thanks, I moved to Rome.", "OK, book it for Friday", "Yes, I am vegan.", "好的，我住在上海",
-    "Nice is in France", "Perfect pitch", "", "hello world program", "对花生过敏", "是北京人",
-    "No nuts please, I'm allergic",
-)  # fmt: skip
-def test_what_says_something_is_no_small_talk(text):
-    assert not is_small_talk(text)
+def test_small_talk_is_worth_no_memory_unless_it_says_something(text, is_nod=True):
+    assert is_nod == is_small_talk(text)
 
 
 @every_case("哈", "嗯", "ha", "hm", "ok ", "好", "thanks ", "no", "k")
@@ -305,20 +313,14 @@ def fact(slot: str, **more: Any) -> FactDraft:
 @every_case(
     "name", "employer", "relation.daughter", "relation.daughter.age", "favourite.colour",
     "about.mia.age", "about.dr._smith.job", "about.mia.relation.brother", "password", "api_key",
-    "about.mia.pin", "",
+    "about.mia.pin", "", ("boiling_point", "preference"), ("boiling_point", "rule"),
+    ("boiling_point", "custom", False), ("about.paris.population", "custom", False),
+    ("首都", "custom", False),
 )  # fmt: skip
-def test_a_slot_of_a_person_or_a_secret_is_private(slot):
-    assert private_by_slot(fact(slot))
-
-
-@every_case("boiling_point", "about.paris.population", "首都")
-def test_a_slot_the_rules_do_not_know_settles_nothing(slot):
-    assert not private_by_slot(fact(slot))
-
-
-@every_case("preference", "rule")
-def test_preferences_and_rules_are_private(fact_type):
-    assert private_by_slot(fact("boiling_point", fact_type=fact_type))
+def test_a_slot_of_a_person_or_a_secret_a_preference_and_a_rule_are_private(
+    slot, fact_type="custom", private=True
+):
+    assert private == private_by_slot(fact(slot, fact_type=fact_type))
 
 
 @every_case("en", "zh")
@@ -329,20 +331,14 @@ def test_every_slot_of_the_rules_is_one_of_a_person(spoken):
 
 
 @every_case(
-    "Paris is the capital of France and I was born there.", "User's sister is called Runa.",
-    "The user works at Acme.", "It is our house.", "巴黎是法国的首都，我就出生在那里。",
-    "用户的姐姐叫小兰。", "The key of the server is [REDACTED: api_key].",
-    "The card 4111 1111 1111 1111 is valid.", "Write to ann@example.com.",
+    "Paris is the capital of France and I was born there.", "巴黎是法国的首都，我就出生在那里。",
+    "The key of the server is [REDACTED: api_key].", "The card 4111 1111 1111 1111 is valid.",
+    ("The US has fifty states.", False), "User's sister is called Runa.", "The user works at Acme.",
+    ("A username is short.", False), ("我国的首都是北京。", False), ("Lemons are sour.", False),
+    "Write to ann@example.com.", "用户的姐姐叫小兰。", "It is our house.", ("", False),
 )  # fmt: skip
-def test_the_user_and_secrets_make_a_text_private(text):
-    assert private_by_words(text)
-
-
-@every_case(
-    "Lemons are sour.", "The US has fifty states.", "A username is short.", "我国的首都是北京。", ""
-)
-def test_the_world_is_not_private_by_words(text):
-    assert not private_by_words(text)
+def test_the_user_and_secrets_make_a_text_private_and_the_world_does_not(text, private=True):
+    assert private == private_by_words(text)
 
 
 @every_case("en", "zh")
