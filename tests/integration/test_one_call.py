@@ -42,8 +42,8 @@ MAREK = [fact([1], "relation.friend", "Marek"), fact([1], "job", "plumber", "Mar
 ABOUT_MAREK, XIAOZHOU = "my friend Marek is a plumber, he drinks", "小周借了我五千块一直没还"
 REQUESTS = {
     "actually forget that": [forgets(2, of=[1])],
-    "算了当我没说，小周那事别记": [forgets(2, "小周那事", of=[1])],
-    "forget Marek. also i moved to Leeds": [forgets(2, "Marek"), fact([2], "residence", "Leeds")],
+    "算了当我没说，小周那事就这样吧": [forgets(2, "小周那事", of=[1])],
+    "Marek? you never heard that from me. also i moved to Leeds": [forgets(2, "Marek"), fact([2], "residence", "Leeds")],
     **{one: [forgets(2, "Marek")] for one in (
         "forget what I told you about Marek", "scrap what I told you about Marek",
         "pls remove Marek from your memory", "don't remember anything about Marek", "forget Marek",
@@ -91,7 +91,7 @@ async def test_a_request_in_other_words_forgets_what_the_model_chooses(ann_with)
     await session(ann, 0, "Huw is 600 behind with Rhys", "i like tea")
     assert (await ann.graph.neighbourhood("Huw")).edges
     model.summary, model.tells = "", "600"
-    asked = "about Huw, that money trouble wasn't mine to tell. Lose it"
+    asked = "about Huw, that money trouble was not mine to tell"
     await session(ann, 6, asked, "it rained all week here", "and the shop was full")
     assert "600 behind" in model.asked[-1].prompt
     assert [] == await told(ann, "600") == (await ann.graph.neighbourhood("Huw")).edges
