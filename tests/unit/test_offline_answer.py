@@ -53,7 +53,7 @@ def test_a_question_is_answered_by_what_the_user_said_last_in_its_thread(texts, 
     expected = QUOTED[is_chinese] + quoted if quoted else NOTHING[is_chinese]
     thread = [AIMessage("I live in Bern"), *map(HumanMessage, said)]
     assert expected == OfflineChatModel().invoke(thread).text
-    planner = _present_other_agent_message(Event(author="p", content=ModelContent("I am Jo")))
+    planner = _present_other_agent_message(Event(author="p", content=ModelContent("I am so old")))
     contents = [ModelContent("I live in Bern"), planner.content, *map(UserContent, said)]
     request = LlmRequest(contents=contents)
     reply = asyncio.run(anext(OfflineModel().generate_content_async(request)))
