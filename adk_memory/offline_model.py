@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
@@ -10,6 +12,15 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from shared_core.context import offline_answer
+
+OTHER_AGENT: Final = "For context:"
+RELAYED: Final = re.compile(r"\[[^\]\n]+\] (?:said|thought|called tool|`)")
+"""How the first and the further parts begin in which ADK quotes another agent to this one.
+
+It gives them the role "user". A user's message may begin with the first as well.
+"""
+INSTRUCTION: Final = "<<<BEGIN_SYSTEM_INSTRUCTION>>>"
+"""Marks the instruction that ADK puts among the user's messages, beside a static one."""
 
 
 class OfflineModel(BaseLlm):
@@ -29,16 +40,18 @@ class OfflineModel(BaseLlm):
         """Yield the one answer to a request."""
         system = llm_request.config.system_instruction
         texts = [system] if isinstance(system, str) else []
-        parts = [
-            (content.role, part.text or "")
-            for content in llm_request.contents
-            for part in content.parts or ()
-        ]
+        contents = [one for one in llm_request.contents if not _is_of_another_agent(one)]
+        parts = [(one.role, part.text or "") for one in contents for part in one.parts or ()]
         texts += [text for _, text in parts]
-        said = [text for role, text in parts if role == "user"]
+        said = [text for role, text in parts if role == "user" and INSTRUCTION not in text]
         yield LlmResponse(
             content=types.ModelContent(offline_answer(texts, said)),
             usage_metadata=types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=0, candidates_token_count=0, total_token_count=0
             ),  # ADK warns about a response without it
         )
+
+
+def _is_of_another_agent(content: types.Content) -> bool:
+    texts = [part.text or "" for part in content.parts or ()]
+    return bool(texts) and texts[0].startswith(OTHER_AGENT) and any(map(RELAYED.match, texts[1:]))

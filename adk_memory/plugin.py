@@ -155,7 +155,8 @@ class MemoryPlugin(BasePlugin):
             _innermost.set(run)
             invocation_cache.begin(invocation_context.invocation_id)
         if run is not None and not run.nested and (self._ingests or self._recalls):
-            self._service(invocation_context)  # not shielded: it raises for a wrong setting
+            with self._shielded("opening the memory", but=InvalidInput):  # a wrong setting
+                self._service(invocation_context)
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -345,10 +346,15 @@ class MemoryPlugin(BasePlugin):
         return run
 
     @contextmanager
-    def _shielded(self, doing: str) -> Iterator[None]:
-        """Log and count a failure, because ADK would end the user's turn with it."""
+    def _shielded(self, doing: str, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Log and count a failure, because ADK would end the user's turn with it.
+
+        but: an error that shall end it.
+        """
         try:
             yield
+        except but:
+            raise
         except Exception as error:  # noqa: BLE001
             self._failures += 1
             log_failure(f"plugin {self.name}: {doing}", error)

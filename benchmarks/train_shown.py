@@ -29,7 +29,7 @@ from benchmarks.train_ranking import least
 from shared_core.context import ShownMemory, shown_memory
 from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, left_out, words_of
 from shared_core.context.worth import features, has_rival
-from shared_core.recall.supersession import asks_how_it_was
+from shared_core.nlp.changes import asks_how_it_was
 
 WEIGHTS: Final = Path(shared_core.context.__file__).parent / "worth.v1.json"
 PENALTY: Final = 10.0

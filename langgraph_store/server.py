@@ -5,7 +5,7 @@ All settings come from the environment:
 HIPPOCAMPUS_URI, _HOME, _SCHEMA     as everywhere
 HIPPOCAMPUS_POOL_SIZE               maximum number of connections; default 16
 HIPPOCAMPUS_EMBEDDER                "use", "e5", "google:MODEL", or LangChain's "provider:model"
-HIPPOCAMPUS_LLM                     the extracting model: LangChain's "provider:model"
+HIPPOCAMPUS_LLM                     the extracting model: "langchain:PROVIDER:MODEL", or "adk:MODEL"
 HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; default: all texts of a value
 HIPPOCAMPUS_SEARCH                  "vector", "hybrid" or "text"
 HIPPOCAMPUS_DEFAULT_TTL_MINUTES     lifetime of items put without a ttl, or with None

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from shared_core.context.worth import worths
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Hit, Memory, MemoryKind
+from shared_core.nlp.changes import asks_how_it_was, tells_change
 from shared_core.nlp.dates_en import MONTHS
 from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts, knows_words
 from shared_core.nlp.relation_phrases import is_question
@@ -246,8 +247,6 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
     change, and statements drawn from such turns alone. It never marks facts, which have
     Memory.doubted_at, nor the turns that a fact of NEVER_MARKED was drawn from.
     """
-    from shared_core.recall.supersession import asks_how_it_was  # deferred: it imports numpy
-
     reasons = left_out(question, found)
     dropped = [(found[place], reason) for place, reason in reasons.items()]
     lines = [_told(one) for place, one in enumerate(found) if place not in reasons]
@@ -293,7 +292,6 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     summary beside a line from its session.
     """
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
-    from shared_core.recall.supersession import asks_how_it_was
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
@@ -450,8 +448,6 @@ def _says_same(one: _FoundLine, other: _FoundLine) -> bool:
     It must hold all words of a fact beside a fact, and of a later memory, where the one word that
     differs is the news; and no later memory that tells of a change is the same.
     """
-    from shared_core.recall.supersession import tells_change  # deferred: it imports numpy
-
     least = SAME_WORDS * len(one.words)
     if not one.words or len(other.words) < least or len(one.words & other.words) < least:
         return False

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final
 
 from shared_core.extraction.forget_requests import forget_requests, is_forget_request
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.changes import asks_how_it_was, tells_how_it_was
 from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.dialogue_acts import dialogue_act
@@ -60,11 +62,12 @@ OWN_ANSWERS: Final = (*NOTED, *FORGETTING, "I remember", "我记得", "这件事
 def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     """Return the answer to the texts of a request, the user's message last.
 
-    A question gets the newest of the user's messages that shares a word with it, or else the first
-    memory that could answer it: memories are ranked, messages are not. A request to forget gets
-    FORGETTING, any other message "Noted." Chinese messages get Chinese answers. Memories are the
-    lines between the tags of our blocks, or else every line of an earlier text that begins with
-    "- ".
+    A question gets what its own message states about it, or else the newest of the user's earlier
+    messages that does or shares a word with it, or else the first memory that could answer it:
+    memories are ranked, messages are not. What was answers only a question about the past. A
+    request to forget gets FORGETTING, any other message "Noted." Chinese messages get Chinese
+    answers. Memories are the lines between the tags of our blocks, or else every line of an earlier
+    text that begins with "- ".
 
     Args:
         texts: All texts of the request.
@@ -76,35 +79,68 @@ def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
         return FORGETTING[is_chinese]
     if not _asks(message):
         return NOTED[is_chinese]
-    is_on_topic = _topic_test(message)
-    may_suppose = _supposes(message)
-    slots = relation_phrases.work_and_home_slots(message)
-    earlier = [(text.strip(), True) for text in reversed(said) if not _blocks(text)]
-    memories = [(LINE_LABEL.sub("", line), False) for line in _memory_lines(texts)]
-    for memory, is_of_thread in (*earlier, *memories):
-        if memory.startswith(OWN_ANSWERS) or is_forget_request(memory):
-            continue
-        stated = _stated(memory, may_suppose=may_suppose)
-        shares = shares_words(stated, message) or relation_phrases.names_slots(stated, slots)
-        if stated and is_on_topic(stated) and (shares or not is_of_thread):
-            return QUOTED[is_chinese] + memory
-    return NOTHING[is_chinese]
+    parts = sentences(message)
+    asked = " ".join(part for part in parts if _asks(part))
+    beside = [part for part in reversed(parts) if not _asks(part)]
+    earlier = [text.strip() for text in reversed(said) if not _blocks(text)]
+    thread = [text for text in earlier if text != message]
+    memories = [LINE_LABEL.sub("", line) for line in _memory_lines(texts)]
+    found = chain(
+        filter(_answer_test(asked, is_of_thread=True), beside),
+        filter(_answer_test(message, is_of_thread=True), thread),
+        filter(_answer_test(message, is_of_thread=False), memories),
+    )
+    quoted = next(found, None)
+    return QUOTED[is_chinese] + quoted if quoted else NOTHING[is_chinese]
 
 
-def _stated(text: str, *, may_suppose: bool) -> str:
+def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
+    """Return the test of a text: whether it could answer a question.
+
+    A text of the thread must share a word with the question or state what it asks for, because
+    nothing ranked it.
+    """
+    is_on_topic = _topic_test(question)
+    may_suppose, may_be_past = _supposes(question), asks_how_it_was(question)
+    slots = relation_phrases.work_and_home_slots(question)
+
+    def answers(text: str) -> bool:
+        if text.startswith(OWN_ANSWERS) or is_forget_request(text):
+            return False
+        stated = _stated(text, may_suppose=may_suppose, may_be_past=may_be_past)
+        if not stated or not is_on_topic(stated):
+            return False
+        return (
+            not is_of_thread
+            or shares_words(stated, question)
+            or relation_phrases.names_slots(stated, slots)
+            or relation_phrases.states_slots(stated, slots)
+        )
+
+    return answers
+
+
+def _stated(text: str, *, may_suppose: bool, may_be_past: bool) -> str:
     """Return the clauses of a text that state something: none that asks, or supposes or wishes.
 
-    may_suppose: keep suppositions and wishes, for a question about one.
+    may_suppose: keep suppositions and wishes, for a question about one. may_be_past: keep what was.
     """
     stated = []
     for sentence, _ in own_sentences(text):
         for clause in CLAUSE_END.split(sentence):
             if not may_suppose and _supposes(clause):
                 break
-            sure = ASKS if relation_phrases.is_question(clause) else SURELY_ASKS
-            if clause and not is_question(clause) and dialogue_act(clause).asks <= sure:
+            if clause and not _is_asked(clause, SURELY_ASKS):
                 stated.append(clause)
-    return ", ".join(stated)
+    return ", ".join(one for one in stated if may_be_past or not tells_how_it_was(one))
+
+
+def _is_asked(clause: str, surely: float) -> bool:
+    """Tell whether a clause asks. surely: the least chance to, if the rules take it for none."""
+    act = dialogue_act(clause)
+    if relation_phrases.is_question(clause):
+        return is_question(clause) or act.statement < STATES
+    return is_question(clause) or act.asks > surely
 
 
 def _supposes(text: str) -> bool:
@@ -154,11 +190,8 @@ def _asks(text: str) -> bool:
     """Tell whether the last clause that is no greeting asks, with or without a question mark."""
     asks = False
     for clause in (one for sentence in sentences(text) for one in CLAUSE_END.split(sentence)):
-        act = dialogue_act(clause)
-        if relation_phrases.is_question(clause):
-            asks = is_question(clause) or act.statement < STATES
-        elif act.name != "social":
-            asks = act.asks > ASKS
+        if relation_phrases.is_question(clause) or dialogue_act(clause).name != "social":
+            asks = _is_asked(clause, ASKS)
     return asks
 
 

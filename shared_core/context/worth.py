@@ -14,6 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple, Protocol
 
+from shared_core.nlp.changes import asks_how_it_was, tells_change
+
 PARTS: Final = (
     "similarity", "coverage", "z_similarity", "z_bm25", "recency", "told_later", "is_overtaken",
     "agent", "echo", "is_question", "log_length", "when_told", "ended", "asked",
@@ -75,7 +77,6 @@ def features(
 ) -> list[dict[str, float]]:
     """Return the features of lines, by name."""
     from shared_core.recall.ranking import relevance_of  # deferred: it imports numpy
-    from shared_core.recall.supersession import asks_how_it_was, tells_change
 
     is_past = asks_how_it_was(question)
     relevance = [relevance_of(one.parts) for one in lines]

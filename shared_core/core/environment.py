@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from shared_core.core.model_limits import limits_in
+from shared_core.core.model_names import BUNDLED_NAMES, GOOGLE, NAMED
 from shared_core.core.namespaces import check_label
 from shared_core.core.shown import shown
 from shared_core.core.validation import schema_name, zone_of
@@ -26,8 +27,19 @@ MOST_CLEANUP_HOURS: Final = 87_600
 MOST_CONNECTIONS: Final = 10_000
 MOST_MINUTES: Final = 366 * 24 * 60 * 100
 """A hundred years."""
-_LOCALE: Final = re.compile(r"(?:en|zh)(?![a-z0-9]).*", re.I)
-_MODEL: Final = re.compile(r"[\w.-]+:\S+")
+_LOCALE: Final = re.compile(
+    r"(?:en|zh)(?![a-z0-9]).*|(?:C|POSIX)(?:\.[\w-]+)?"
+    r"|[a-z]{2,3}(?=[_.@-])(?:[_-][a-z0-9]+)*(?:\.[\w-]+)?(?:@\w+)?",
+    re.I,
+)
+"""A known language, or any locale: LANGUAGE_TERRITORY.CODESET@MODIFIER with one of the last three.
+
+A language alone is chosen by hand: one that has no texts here is a mistake.
+"""
+_OF_PROVIDER: Final = r"[\w.-]+:\S.*"
+_LLM: Final = re.compile(rf"(?!langchain:)(?:{'|'.join(NAMED)}):\S.*|langchain:{_OF_PROVIDER}")
+_NO_PROVIDER: Final = "|".join((*BUNDLED_NAMES, *NAMED))
+_EMBEDDER: Final = re.compile(rf"{'|'.join(BUNDLED_NAMES)}|(?!(?:{_NO_PROVIDER}):){_OF_PROVIDER}")
 
 
 def _text(text: str, name: str) -> str:  # of the form of the others
@@ -50,9 +62,9 @@ def _one_of(*known: str) -> _Reader:
     return read
 
 
-def _matching(form: re.Pattern[str], what: str, *names: str) -> _Reader:
+def _matching(form: re.Pattern[str], what: str) -> _Reader:
     def read(text: str, name: str) -> str:
-        if text not in names and not form.fullmatch(text):
+        if not form.fullmatch(text):
             raise InvalidInput(f"{name} must be {what}, got {shown(text)}")
         return text
 
@@ -89,7 +101,7 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "APP": check_label,
     "PRIVACY": _one_of("default", "strict", "off"),
     "TIMEZONE": zone_of,
-    "LLM": _matching(_MODEL, "'adk:MODEL' or 'langchain:PROVIDER:MODEL'"),
+    "LLM": _matching(_LLM, "'adk:MODEL' or 'langchain:PROVIDER:MODEL'"),
     "GRAPH": switched,
     "PROFILES": switched,
     "FORGET_REQUESTS": switched,
@@ -99,12 +111,12 @@ _READERS: Final[Mapping[str, _Reader]] = {
     "ANN_THRESHOLD": _number("vectors", int, 2**31, off="off"),
     "RESIDENT_MB": _number("megabytes", int, 2**31, low="from 0", off="off"),
     "POOL_SIZE": _number("connections", int, MOST_CONNECTIONS),
-    "EMBEDDER": _matching(_MODEL, "'e5', 'use', 'google:MODEL' or 'PROVIDER:MODEL'", "e5", "use"),
+    "EMBEDDER": _matching(_EMBEDDER, f"'e5', 'use', '{GOOGLE}MODEL' or 'PROVIDER:MODEL'"),
     "INDEX_FIELDS": _text,
     "SEARCH": _one_of("vector", "hybrid", "text"),
     "DEFAULT_TTL_MINUTES": _number("minutes", float, MOST_MINUTES),
     "SWEEP_INTERVAL_MINUTES": _number("minutes", float, MOST_MINUTES),
-    "LANG": _matching(_LOCALE, "'en' or 'zh'"),
+    "LANG": _matching(_LOCALE, "'en' or 'zh', or a locale such as 'C' or 'de_DE.UTF-8'"),
 }
 """What reads the value of each setting. Each gets the text and the name that errors show."""
 _READ_BY_GROUP: Final = (

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 Language: TypeAlias = Literal["en", "zh"]
 
 LANGUAGE_VARIABLE: Final = "HIPPOCAMPUS_LANG"
-"""Environment variable that takes precedence over the locale: en or zh."""
+"""Environment variable that takes precedence over the locale: en, zh or a locale."""
 
 LOCALE_VARIABLES: Final = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Environment variables of the locale, as POSIX orders them."""
@@ -49,7 +49,7 @@ def language_of(environ: Mapping[str, str]) -> Language:
 
     As in GNU gettext, LANGUAGE counts unless the locale is C.
     """
-    if chosen := environ.get(LANGUAGE_VARIABLE):
+    if chosen := environ.get(LANGUAGE_VARIABLE, "").strip():
         return _named(chosen)
     locale = next((environ[name] for name in LOCALE_VARIABLES if environ.get(name)), "C")
     if locale.partition(".")[0] in ("C", "POSIX"):

@@ -38,18 +38,12 @@ def clause_facts(
             pattern.slot in read
             or pattern.id in without
             or (only and pattern.id not in only)
-            or not (match := pattern.regex.match(clause))
-        ):
-            continue
-        if (pattern.needs and not pattern.needs.search(clause)) or (
-            pattern.unless and pattern.unless.search(clause)
+            or not (match := pattern.match(clause, rules.undone))
         ):
             continue
         if "value" in match.groupdict() and not is_whole(
             pattern.slot, clause, *match.span("value"), lang
         ):
-            continue
-        if pattern.done and rules.undone.search(clause[: match.start("value")]):
             continue
         for value in pattern.implies or values(match["value"], pattern, rules):
             read.add(pattern.slot)

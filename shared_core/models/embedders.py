@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import uuid4
 
 from shared_core.core.event_loops import on_own_loop
+from shared_core.core.model_names import BUNDLED_NAMES, GOOGLE
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import (
     InvalidInput,
@@ -61,9 +62,6 @@ LENGTHS_KEPT: Final = " (lengths kept)"
 """Ends the name of vectors that are not normalised."""
 MOST_STORED: Final = 65_504.0
 """Largest number of a stored vector, in half precision."""
-
-GOOGLE: Final = "google:"
-"""Begins the name of a model of the Gemini API."""
 
 
 def resolve_embedder(embedder: object, *, normalised: bool = True) -> Embedder:
@@ -240,7 +238,9 @@ class E5Embedder(BundledEmbedder):
         return network.vectors(texts, "query" if query else "passage")
 
 
-BUNDLED: Final[Mapping[str, type[BundledEmbedder]]] = {"use": UseEmbedder, "e5": E5Embedder}
+BUNDLED: Final[Mapping[str, type[BundledEmbedder]]] = dict(
+    zip(BUNDLED_NAMES, (UseEmbedder, E5Embedder), strict=True)
+)
 """The bundled models by name."""
 
 

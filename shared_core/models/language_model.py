@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from shared_core.core.domain import JsonValue
 from shared_core.core.event_loops import on_hosts_loop
+from shared_core.core.model_names import NAMED
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelOutputInvalid
 from shared_core.models.failures import model_failure
 
@@ -33,9 +34,6 @@ ADAPTERS: Mapping[str, str] = {
     "langchain_core.language_models.chat_models.BaseChatModel": "langgraph_store.llm",
 }
 """Base class of a host's models, and the module whose language_model() wraps one."""
-
-NAMED: Mapping[str, str] = {"adk": "adk_memory.llm", "langchain": "langgraph_store.llm"}
-"""Prefix of a model name, and the module whose named_model() creates the model."""
 
 EXTRAS: Mapping[str, str] = {"adk_memory.llm": "adk", "langgraph_store.llm": "langchain"}
 """The extra to install for each of these modules."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from shared_core.core.domain import USER
+from shared_core.nlp.clauses import clauses
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.relation_schema import slot_relations
 from shared_core.nlp.rules import kin_word, load_kin_words, load_relation_words, load_rules
@@ -29,6 +30,10 @@ ASKING: Final = re.compile(
 )
 """Words of a question besides its topic."""
 LEAD_IN: Final = re.compile(r"^(?:[a-z]{1,5}|[\u4e00-\u9fff]{1,2})[,，] ?", re.IGNORECASE)
+MAYBE_NAME: Final = re.compile(
+    r"(?<!\ba )(?<!\ban )(?<!\bthe )(?<!\bmy )(?<!\bour )\b(?!(?:an?|the|my|our|bed)\b)[a-z]+"
+)
+"""A word in lower case that may be a name, as no article stands before it."""
 CLAUSE_BREAK: Final = re.compile(r"[,.!?;:，。！？；：]\s*\w|\n")
 """Stands between two clauses."""
 
@@ -99,6 +104,26 @@ def work_and_home_slots(question: str) -> frozenset[str]:
 def names_slots(text: str, slots: Iterable[str]) -> bool:
     """Tell whether a text names one of these slots: "job" for employer."""
     return any(_asks_for(slot_relations()[slot], text) for slot in slots)
+
+
+def states_slots(text: str, slots: Collection[str]) -> bool:
+    """Tell whether the rules read a value of one of these slots in a text: "I moved to Rome".
+
+    A text without a subject is about the user, as 上周搬到杭州了. In a text without capitals any
+    word may be a name.
+    """
+    meant = as_meant(text)
+    rules = load_rules(language(meant))
+    cased = MAYBE_NAME.sub(lambda word: word[0].title(), meant) if meant.islower() else meant
+    found = [clause for clause, _ in clauses(cased, rules)]
+    if found and rules.carried.match(found[0]):
+        found[0] = rules.subject + found[0]
+    return any(
+        pattern.match(clause, rules.undone)
+        for pattern in rules.patterns
+        if pattern.slot in slots and pattern.operation == "assert"
+        for clause in found
+    )
 
 
 def topic_of(question: str) -> str:

@@ -18,21 +18,14 @@ from shared_core.core.digest_cache import DigestCache
 from shared_core.core.timestamps import EPOCH, microseconds
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.bm25 import spread
+from shared_core.nlp.changes import TEXTS, asks_how_it_was, asks_how_it_was_before
 from shared_core.nlp.dates import TimeRange, resolve
 from shared_core.nlp.question_subject import OF_KIN, begins_with_kin
 from shared_core.nlp.relation_phrases import only_asks
 from shared_core.nlp.text import is_question, language, search_terms, words_of
 from shared_core.ports.recall import Candidates, Corpus, RankingQuery, TurnOrder
 from shared_core.recall.matches import Matches, has_next
-from shared_core.recall.supersession import (
-    TEXTS,
-    CandidateRoles,
-    Overtaken,
-    asks_how_it_was,
-    asks_how_it_was_before,
-    overtaken,
-    told_in_full,
-)
+from shared_core.recall.supersession import CandidateRoles, Overtaken, overtaken, told_in_full
 
 if TYPE_CHECKING:
     from typing import TypeAlias

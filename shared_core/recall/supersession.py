@@ -7,17 +7,14 @@ of change are data: nlp/rules/changes.toml.
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import MemoryKind, Role
+from shared_core.nlp.changes import TEXTS, asks_how_it_was, asks_how_it_was_before, tells_change
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import KINDS, Candidates
 from shared_core.recall.matches import Matches
@@ -36,10 +33,6 @@ LEAD: Final = 0.05
 """The later one leads by at least this score; it only fixes the order."""
 MOST_COMPARED: Final = 200
 """Maximum number of compared candidates: those with the largest share, then similarity."""
-READ_CHARACTERS: Final = 2_000
-"""Maximum characters of a text that are searched for words of change."""
-TEXTS: Final = 16_384
-"""Size of the cache of texts that were searched; the same texts are candidates again."""
 
 
 class CandidateRoles:
@@ -176,32 +169,5 @@ def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
     return added
 
 
-def tells_change(text: str) -> bool:
-    """Return whether a text reports a change."""
-    return _changes(text[:READ_CHARACTERS])
-
-
-def asks_how_it_was(query: str) -> bool:
-    """Return whether a question asks about the past or about a change."""
-    asks = _words("past").search(query[:READ_CHARACTERS]) is not None
-    return asks or asks_how_it_was_before(query)
-
-
-def asks_how_it_was_before(query: str) -> bool:
-    """Return whether a question asks for the state before a change."""
-    return _words("before").search(query[:READ_CHARACTERS]) is not None
-
-
-@lru_cache
-def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
-    text = (files("shared_core.nlp.rules") / "changes.toml").read_text(encoding="utf-8")
-    words = tomllib.loads(text)[table]
-    either = rf"\b(?:{'|'.join(words['en'])})\b|{'|'.join(words['zh'])}"
-    return re.compile(either, re.IGNORECASE)
-
-
-_changes: Final = DigestCache(
-    "changes", lambda text: _words("change").search(text) is not None, TEXTS
-)
 _tells_of: Final = DigestCache("told in full", _tells_in_full, TEXTS)
 """Of a fact and a turn, as _both() joins them."""

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from shared_core.nlp.changes import asks_how_it_was
 from shared_core.nlp.question_subject import asks_about_world
 from shared_core.nlp.relation_phrases import asked_kin, asks_about_user
 from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language, search_terms
-from shared_core.recall.supersession import asks_how_it_was
 
 if TYPE_CHECKING:
     from shared_core.ports.recall import Numbers, Places, Vectors

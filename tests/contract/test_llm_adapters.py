@@ -302,7 +302,7 @@ def test_a_model_beside_an_engine_or_an_extractor_or_of_no_framework_is_refused(
 
 
 async def test_names_come_by_variable_and_command_line(monkeypatch, tmp_path):
-    monkeypatch.setenv("HIPPOCAMPUS_LLM", "nobody:model")
+    monkeypatch.setenv("HIPPOCAMPUS_LLM", "langchain:nobody:model")
     with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
         async with make_store():
             pass

@@ -239,12 +239,14 @@ async def test_by_its_name_alone_it_has_a_memory_of_its_own(dsn, monkeypatch):
     assert 0 == plugin.failures
 
 
-async def test_a_wrong_setting_ends_the_run_instead_of_being_a_failure(monkeypatch):
+async def test_a_wrong_setting_ends_the_run_and_a_memory_that_cannot_be_made_does_not(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_TIMEZONE", "Mars/Olympus")
     plugin = MemoryPlugin()
     with pytest.raises(RuntimeError, match="HIPPOCAMPUS_TIMEZONE must be a time zone"):
         await ask(make(Model(), None, plugin), "s1", PARROT)
-    assert {} == plugin._runs
+    monkeypatch.setattr(plugin, "_service", lambda _: 1 / 0)
+    await ask(make(Model(), None, plugin), "s1", PARROT)
+    assert plugin.failures and {} == plugin._runs
 
 
 async def test_closing_leaves_a_memory_that_was_given_open(service):

@@ -138,13 +138,12 @@ def test_a_doubt_is_kept_for_a_turn_that_is_read_later():
 
 
 @every_case(
-    ([draft(1), doubt(2)], ("Boston", day(2))),
-    ([draft(1), doubt(2), draft(3)], ("Boston", None)),
+    ([draft(1), doubt(2)], ("Boston", day(2))), ([draft(1), doubt(2), draft(3)], ("Boston", None)),
     ([draft(1), draft(3), doubt(2)], ("Boston", None)),
     ([draft(1), doubt(2), doubt(4), draft(3)], ("Boston", day(4))),
     ([draft(1), doubt(2), draft(3, value="Austin")], ("Austin", None)),
     ([draft(1), draft(2, value="Austin"), doubt(3, value="Austin")], ("Austin", day(3))),
-)
+)  # fmt: skip
 def test_the_order_of_reading_does_not_matter(said, expected):
     for order in permutations(said):
         facts: dict[UUID, KnownFact] = {}

@@ -406,9 +406,8 @@ def test_a_broken_chain_of_parents_loses_no_message(tmp_path):
     ("THEO: I love hiking", "THEO", "user", "I love hiking"),
     ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
     ("(assistant): Noted", "assistant", "agent", "Noted"),
-    ("assistant: Noted", "assistant", "agent", "Noted"),
-    ("Human: hello", "Human", "user", "hello"),
-)
+    ("assistant: Noted", "assistant", "agent", "Noted"), ("Human: hello", "Human", "user", "hello"),
+)  # fmt: skip
 def test_only_a_speaker_is_cut_off_an_episode(content, author, role, text, tmp_path):
     episode = {"uuid": "e", "content": content, "created_at": "2024-01-01"}
     nodes = [{"uuid": "n", "name": "Theo"}]

@@ -35,13 +35,12 @@ def test_a_sign_counts(one, other):
 
 @every_case(
     ("Bruno the dog is afraid.", "bruno, dog, is afraid!"),
-    ("Ann writes C++.", "Ann writes “Ｃ＋＋”"),
-    ("It was −5 degrees.", "It was -5 degrees"),
+    ("Ann writes C++.", "Ann writes “Ｃ＋＋”"), ("It was −5 degrees.", "It was -5 degrees"),
     ("Ann moved in 2019.", "Ann moved in 2019"),
     ("Ann runs - so they say - 5 miles.", "Ann runs, so they say, 5 miles."),
     ("COVID-19 kept Ann at home.", "COVID 19 kept Ann at home."),
     ("安的血型是Ａ＋。", "安的血型是A+！"),
-)
+)  # fmt: skip
 def test_case_width_punctuation_and_articles_do_not(one, other):
     assert same(one, other)
     assert same(other, one)

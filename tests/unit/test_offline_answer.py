@@ -3,13 +3,15 @@
 import asyncio
 
 from every_case import every_case
+from google.adk.events.event import Event
+from google.adk.flows.llm_flows.contents import _present_other_agent_message
 from google.adk.models.llm_request import LlmRequest
 from google.genai.types import ModelContent, UserContent
 from langchain_core.messages import AIMessage, HumanMessage
 
 from adk_memory import OfflineModel
 from langgraph_store import OfflineChatModel
-from shared_core.context.offline_answer import offline_answer
+from shared_core.context.offline_answer import NOTHING, QUOTED, offline_answer
 
 SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto.\n</MEMORIES>"
 
@@ -34,16 +36,28 @@ def test_any_other_message_is_noted(message):
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
-@every_case(("where do i live", "I remember: I live in Graz"), ("我是做什么的", "我记得：我是老师"),
-            ("how old am i", "I remember nothing about that."))  # fmt: skip
-def test_a_question_is_answered_by_what_the_user_said_in_its_thread(question, answer):
+@every_case(
+    ("I live in Graz/if only I lived in Bonn/where do i live", "I live in Graz"), ("who am I", ""),
+    ("who is Kim/who is Kim", ""), ("tell me a joke/can you tell me a joke", ""),
+    ("tea/thanks, what is the capital of France?", ""), ("我以前住苏州/我住哪儿", ""),
+    ("I like tea. I live in Rome. Where do I live?", "I live in Rome."), ("how old am i", ""),
+    ("i moved to rome/I used to live in Oslo/i moved to bed/where do I live", "i moved to rome"),
+    ("I work at Shell/I joined Tesco/I worked at Aldi before/where do I work", "I joined Tesco"),
+    ("我住在上海/上周搬到北京了/我以前住苏州/我住哪儿", "上周搬到北京了"),
+    ("我是老师/我是做什么的", "我是老师"), ("我以前住苏州/我以前住哪", "我以前住苏州"),
+)  # fmt: skip
+def test_a_question_is_answered_by_what_the_user_said_last_in_its_thread(texts, quoted):
     tags = "<PAST_CONVERSATIONS>\n" * 50_000 + "<MEMORIES>\n</MEMORIES>"
-    said = ["I live in Graz", "我是老师", "if only I lived in Bonn", tags, question]
-    thread = [AIMessage("I live in Rome"), *map(HumanMessage, said)]
-    assert answer == OfflineChatModel().invoke(thread).text
-    request = LlmRequest(contents=[ModelContent("I live in Rome"), *map(UserContent, said)])
+    said = [tags, *texts.split("/")]
+    is_chinese = not texts.isascii()
+    expected = QUOTED[is_chinese] + quoted if quoted else NOTHING[is_chinese]
+    thread = [AIMessage("I live in Bern"), *map(HumanMessage, said)]
+    assert expected == OfflineChatModel().invoke(thread).text
+    planner = _present_other_agent_message(Event(author="p", content=ModelContent("I am so old")))
+    contents = [ModelContent("I live in Bern"), planner.content, *map(UserContent, said)]
+    request = LlmRequest(contents=contents)
     reply = asyncio.run(anext(OfflineModel().generate_content_async(request)))
-    assert answer == reply.content.parts[0].text
+    assert expected == reply.content.parts[0].text
 
 
 @every_case(

@@ -8,6 +8,7 @@ import pytest
 from every_case import every_case
 from memories import Said, recalled
 
+from shared_core.nlp import changes
 from shared_core.nlp.text import search_terms
 from shared_core.recall import supersession
 from shared_core.recall.matches import Matches
@@ -128,7 +129,7 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing():
     ("", False),
 )  # fmt: skip
 def test_words_of_change(text, expected):
-    assert supersession.tells_change(text) is expected
+    assert changes.tells_change(text) is expected
 
 
 @every_case(
@@ -139,11 +140,11 @@ def test_words_of_change(text, expected):
     ("他之前住在哪里？", True), ("最初的预算是多少？", True),
 )  # fmt: skip
 def test_questions_of_how_it_was(query, expected):
-    assert supersession.asks_how_it_was(query) is expected
+    assert changes.asks_how_it_was(query) is expected
 
 
 def test_a_text_without_end_takes_no_time():
-    assert not supersession.tells_change("x " * 500_000 + "now")
+    assert not changes.tells_change("x " * 500_000 + "now")
 
 
 @every_case(

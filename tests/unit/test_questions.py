@@ -82,11 +82,10 @@ def test_one_that_may_ask_of_the_user_is_not(question):
 
 
 @every_case(
-    ("我住在深圳", "中国的首都是哪里？", False),
-    ("我在中国银行工作", "中国的首都是哪里？", True),
+    ("我住在深圳", "中国的首都是哪里？", False), ("我在中国银行工作", "中国的首都是哪里？", True),
     ("I live in Leeds.", "What is the capital of France?", False),
     ("I went to France.", "What is the capital of France?", True),
-)
+)  # fmt: skip
 def test_a_memory_has_to_do_with_what_it_names(text, question, shares):
     assert shares is subject.shares_words(text, question)
 
@@ -284,8 +283,7 @@ def fact(number: int, slot: str, value: str, begin: int, end: int | None) -> Fac
     ("What is my spouse's name?", ["wife", "husband", "partner"]),
     ("我丈母娘住哪里？", ["mother_in_law"]), ("我岳母住哪里？", ["mother_in_law"]),
     ("我表妹几岁了？", ["cousin"]), ("我舅妈是谁？", ["aunt"]),
-    ("我姐夫叫什么", ["brother_in_law"]),
-    ("Where does my mother-in-law live?", ["mother_in_law"]),
+    ("我姐夫叫什么", ["brother_in_law"]), ("Where does my mother-in-law live?", ["mother_in_law"]),
     ("What are my kids called?", ["child"]), ("我的孩子叫什么", ["child"]),
     ("我女儿喜欢什么？", ["daughter"]), ("My mom's birthday?", ["mother"]), ("今天好热", []),
 )  # fmt: skip
@@ -296,11 +294,10 @@ def test_the_longest_word_for_kin_counts_and_all_words_are_known(question, kin):
 @every_case(
     ("Where does my mother live?", False), ("Do I have a dog?", False),
     ("Can you tell me my wife's name?", False), ("whats my wifes name", False),
-    ("wheres my office", True), ("我妈妈住在哪里？", False),
-    ("我有狗吗？", False), ("我家孩子多大？", False), ("告诉我我大女儿几岁", False),
-    ("Does my mother like my job?", True), ("Where do my wife and I live?", True),
-    ("What did my sister give me?", True), ("我和我妈妈住在哪里？", True),
-    ("我住在哪里？", True), ("我给我女儿买了什么？", True),
+    ("wheres my office", True), ("我妈妈住在哪里？", False), ("我有狗吗？", False),
+    ("我家孩子多大？", False), ("告诉我我大女儿几岁", False), ("Does my mother like my job?", True),
+    ("Where do my wife and I live?", True), ("What did my sister give me?", True),
+    ("我和我妈妈住在哪里？", True), ("我住在哪里？", True), ("我给我女儿买了什么？", True),
 )  # fmt: skip
 def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(question, of_the_user):
     assert of_the_user is phrases.asks_about_user(question)
@@ -320,9 +317,8 @@ def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(question,
     ("What are my kids called?", "User's son is called Ben.", "relation.son", True),
     ("What are my sons called?", "User's daughter is called Ida.", "relation.daughter", False),
     ("我妈妈住在哪里？", "我哥哥住在成都", "", False),
-    ("我妈妈住在哪里？", "Grace住在成都", "", True),
-    ("我妈妈住在哪里？", "我住在北京", "", None),
-)
+    ("我妈妈住在哪里？", "Grace住在成都", "", True), ("我妈妈住在哪里？", "我住在北京", "", None),
+)  # fmt: skip
 def test_a_memory_is_about_whom_is_asked_about_or_about_others(question, text, slot, theirs):
     people = subject.asked_people(question, EDGES)
     assert people is not None
@@ -367,9 +363,8 @@ def test_relations_are_of_those_who_are_asked_about(question, relations):
     ("Where did I live before?", {"residence", "place"}),
     ("Where have I lived?", {"residence", "place"}),
     ("Where did I use to work?", {"employer", "job", "work_city"}),
-    ("What was my last job?", {"employer", "job"}),
-    ("我以前住在哪里？", {"residence", "place"}), ("我住过哪里？", {"residence", "place"}),
-    ("我之前在哪里上班？", {"employer", "work_city"}),
+    ("What was my last job?", {"employer", "job"}), ("我以前住在哪里？", {"residence", "place"}),
+    ("我住过哪里？", {"residence", "place"}), ("我之前在哪里上班？", {"employer", "work_city"}),
     ("Where do I live?", set()), ("我住在哪里？", set()),
     ("Where did my mother live before?", set()), ("I lived in Leeds before.", set()),
 )  # fmt: skip

@@ -86,8 +86,7 @@ def test_the_documented_settings_have_names():
 
 
 @every_case(
-    lambda: decay.initial_strength(0),
-    lambda: decay.initial_strength(math.nan),
+    lambda: decay.initial_strength(0), lambda: decay.initial_strength(math.nan),
     lambda: decay.retention_score(initial=1.1, days=0),
     lambda: decay.retention_score(initial=0.5, days=math.nan),
     lambda: decay.retention_score(initial=0.5, days=math.inf),
@@ -96,12 +95,11 @@ def test_the_documented_settings_have_names():
     lambda: decay.retention_score(initial=0.5, days=0, arousal=1.5),
     lambda: decay.retention_score(initial=0.5, days=0, decay_rate=-0.1),
     lambda: decay.retention_score(initial=0.5, days=0, decay_rate=math.inf),
-    lambda: RetentionPolicy(threshold=1.5),
-    lambda: RetentionPolicy(decay_rate=math.nan),
+    lambda: RetentionPolicy(threshold=1.5), lambda: RetentionPolicy(decay_rate=math.nan),
     lambda: RetentionPolicy(min_age_days=-1),
     lambda: decay.forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
     lambda: decay.days_between(NOON, NOON.replace(tzinfo=None)),
-)
+)  # fmt: skip
 def test_values_that_mean_nothing_are_refused(attempt):
     with pytest.raises(InvalidInput):
         attempt()

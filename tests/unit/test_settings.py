@@ -86,7 +86,8 @@ FACES = (open_memory, OpenMemoryService, PgSessionService, PgHippocampusStore, S
     *((f"{name}_MINUTES", "soon 0", "above 0") for name in ("DEFAULT_TTL", "SWEEP_INTERVAL")),
     *((it, "so", "'on'") for it in ("FORGET_REQUESTS", "GRAPH", "PROFILES", "PREPARE", "HINTS")),
     ("TIMEZONE", "Mars/Olympus", "a time zone"), ("PRIVACY", "paranoid", "'strict' or 'off'"),
-    ("LLM", "gpt adk:", "'adk:MODEL' or"), ("EMBEDDER", "? e6", "'e5', 'use'"),
+    ("LLM", "gpt adk: openai:gpt foo:x langchain:openai langchain:openai:", "'adk:MODEL' or"),
+    ("EMBEDDER", "? e6 e5:foo use:x adk:x google: :x", "'e5', 'use'"),
     ("SEARCH", "magic", "'vector', 'hybrid' or 'text'"), ("LANG", "fr english", "'en' or 'zh'"),
     ("SCHEMA", "Upper pg_a", "63 lower-case"), ("SESSION_TIMEOUT", "30m", "a whole number"),
     ("MEMORY_STRATEGIES", "magic", "privacy_filter"), ("LLM_RETRIES", "x", "a number"),
@@ -97,6 +98,12 @@ def test_a_wrong_value_of_a_setting_is_named_by_each_face(name, values, allowed)
             with pytest.raises(InvalidInput, match=f"^HIPPOCAMPUS_{name}\\b.*{allowed}") as told:
                 face()
             assert f"'{value}'" in str(told.value)
+
+
+@every_case("LANG C", "LANG fr_FR.UTF-8", "LANG sr@latin", "LLM adk:a b", "EMBEDDER ollama:a b")
+def test_any_locale_and_a_model_with_a_blank_in_its_name_are_taken(told):
+    name, _, value = f"HIPPOCAMPUS_{told}".partition(" ")
+    assert value == environment.setting(name, environment={name: value})
 
 
 STORE = SimpleNamespace(engine=None)

@@ -124,11 +124,10 @@ def test_a_sentence_says_a_value(slot, value, spoken, expected):
 
 
 @every_case(
-    ("Zenith", [], "en"),
-    ("苏州", ["User likes tea."], "zh"),
+    ("Zenith", [], "en"), ("苏州", ["User likes tea."], "zh"),
     ("Zenith", ["用户喜欢茶。", "用户会说中文。", "User likes tea."], "zh"),
     ("Zenith", ["用户会说中文。", "User likes tea.", "User is 30 years old."], "en"),
-)
+)  # fmt: skip
 def test_a_bare_name_is_stated_in_the_language_of_what_is_known(said, known, expected):
     assert expected == stated_facts.statement_language(said, known)
 

@@ -68,6 +68,21 @@ class Pattern:
     denies: bool
     implies: Sequence[str]
 
+    def match(self, clause: str, undone: re.Pattern[str]) -> re.Match[str] | None:
+        """Return the match in a clause, without a look at the value itself.
+
+        undone: words of RuleSet that deny what follows, or put it into the future.
+        """
+        found = self.regex.match(clause)
+        if (
+            not found
+            or (self.needs and not self.needs.search(clause))
+            or (self.unless and self.unless.search(clause))
+            or (self.done and undone.search(clause[: found.start("value")]))
+        ):
+            return None
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSet:
