@@ -43,7 +43,8 @@ ABOUT_MAREK, XIAOZHOU = "my friend Marek is a plumber, he drinks", "小周借了
 REQUESTS = {
     "actually forget that": [forgets(2, of=[1])],
     "算了当我没说，小周那事就这样吧": [forgets(2, "小周那事", of=[1])],
-    "Marek? you never heard that from me. also i moved to Leeds": [forgets(2, "Marek"), fact([2], "residence", "Leeds")],
+    "Marek? you never heard that from me. also i moved to Leeds":
+        [forgets(2, "Marek"), fact([2], "residence", "Leeds")],
     **{one: [forgets(2, "Marek")] for one in (
         "forget what I told you about Marek", "scrap what I told you about Marek",
         "pls remove Marek from your memory", "don't remember anything about Marek", "forget Marek",
