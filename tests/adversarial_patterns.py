@@ -44,7 +44,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.typed_text._meanings", ()),
     ("shared_core.nlp.typed_text.load_chinese_typing", ()),
     ("shared_core.nlp.typed_text.load_english_typing", ()),
-    ("shared_core.recall.supersession._words", ("change", "past", "before")),
+    ("shared_core.nlp.changes._words", ("change", "was", "past", "before")),
     ("shared_core.nlp.asked_slots._around", ("en", "zh")),
 )
 """Functions that compile the words of a rule file at their first call, and what they take."""
