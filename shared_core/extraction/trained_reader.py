@@ -38,6 +38,13 @@ KIN: Final = "kin"
 CHILDREN: Final = "children_count"
 NAMES_KIN: Final = frozenset([KIN, CHILDREN, "pet_kind"])
 """Tags whose words tell whose a value is: "our two boys, Max (7) and Ben"."""
+CHILD: Final = re.compile(
+    r"(?:sons|daughters|kids|children|boys|girls)|[儿女]子|女儿|孩子", re.IGNORECASE
+)
+COUNTED: Final = re.compile(
+    r"(?:\b(?:two|three|four|five|six|[2-9])\s|[两三四五俩2-9]个?)\Z", re.IGNORECASE
+)
+"""A count that stands before the word for children."""
 ANIMAL: Final = "pet"
 """Relation of an animal whose kind is in no list."""
 TRUST: Final = 0.8
@@ -351,6 +358,11 @@ def joined(spans: Collection[TaggedSpan], text: str) -> list[TaggedSpan]:
     """
     found: list[TaggedSpan] = []
     for span in spans:
+        count = COUNTED.search(text, 0, span.start)
+        if span.slot == KIN and count and CHILD.fullmatch(text, span.start, span.end):
+            found = [one for one in found if one.end <= count.start()]
+            found.append(replace(span, slot=CHILDREN, start=count.start()))
+            continue
         last = found[-1] if found else None
         between = text[last.end : span.start] if last else ""
         if last and last.slot == span.slot and between.strip() in ("", ".") and between:

@@ -281,6 +281,7 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk):
         "用户的小女儿叫欢欢。",
         "用户的大女儿乐乐5岁。",
         "User has two sons.",
+        "用户有两个女儿。",
     }
 
 
