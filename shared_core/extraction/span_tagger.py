@@ -107,33 +107,31 @@ class Tagger:
         return found
 
     def _spans(self, found: Sequence[Word], chances: Array, over: Array) -> list[TaggedSpan]:
-        """Return neighbouring words of one slot as spans."""
-        of_slots = chances[:, 1::2] + chances[:, 2::2]
-        runs: list[tuple[int, list[Word]]] = []
+        """Return runs of words as spans: a word that goes on belongs to the one before."""
+        begins, goes_on = chances[:, 1::2].sum(axis=1), chances[:, 2::2].sum(axis=1)
+        runs: list[list[Word]] = []
         last = -1
         for place, word in enumerate(found):
             if 1.0 - float(chances[word.pieces, 0].mean()) < IS_VALUE:
                 continue
-            slot = int(of_slots[word.pieces].mean(axis=0).argmax())
-            first, goes_on = chances[word.pieces.start, 1 + 2 * slot : 3 + 2 * slot]
-            if runs and last == place - 1 and runs[-1][0] == slot and goes_on >= first:
-                runs[-1][1].append(word)
+            first = word.pieces.start
+            if runs and last == place - 1 and goes_on[first] >= begins[first]:
+                runs[-1].append(word)
             else:
-                runs.append((slot, [word]))
+                runs.append([word])
             last = place
-        of_slots = np.minimum(of_slots, 1.0)
-        return [self._span(slot, run, of_slots[:, slot], 1.0 - chances[:, 0], over)
-                for slot, run in runs]  # fmt: skip
+        of_slots = np.minimum(chances[:, 1::2] + chances[:, 2::2], 1.0)
+        return [self._span(run, of_slots, 1.0 - chances[:, 0], over) for run in runs]
 
-    def _span(
-        self, slot: int, run: Sequence[Word], sure: Array, value: Array, over: Array
-    ) -> TaggedSpan:
+    def _span(self, run: Sequence[Word], of_slots: Array, value: Array, over: Array) -> TaggedSpan:
         pieces = slice(run[0].pieces.start, run[-1].pieces.stop)
+        sure = of_slots[pieces].mean(axis=0)
+        slot = int(sure.argmax())
         return TaggedSpan(
             slot=self.slots[slot],
             start=run[0].start,
             end=run[-1].end,
-            sure=float(sure[pieces].mean()),
+            sure=float(sure[slot]),
             value=float(value[pieces].mean()),
             over=float(over[pieces].mean()),
         )
