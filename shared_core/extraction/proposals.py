@@ -146,6 +146,7 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         found["contrasts"].search(proposal.sentence),
         slot not in PAST_TOO and found["past"].search(clause),
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
+        slot not in DENIED_TOO and found["wishes"].search(before_in_clause(proposal)),
         tag.slot in LEFT and found["left"].search(proposal.before),
         slot == "allergy" and found["unlike"].search(proposal.after),
         tag.slot == "residence" and found["working"].search(proposal.after),

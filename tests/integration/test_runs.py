@@ -157,7 +157,7 @@ async def test_drafts_of_no_turn_and_numbers_out_of_bounds_do_no_harm(ann):
         )
     }  # fmt: skip
     ann = read_by(ann, Scripted(script))
-    await ann.append_events("t", [said(1, "Rome it is.")])
+    await ann.append_events("t", [said(1, "That is settled.")])
     report = await ann.consolidate("t")
     [run] = await ann.runs()
     assert 6 == run.counts["rejected"]
@@ -176,8 +176,8 @@ async def test_a_statement_goes_when_what_it_tells_of_ends(ann):
         "e00002": employed(2, "Meta", triples=[replace(works_at(2, "Meta"), subject="User")]),
     }
     ann = read_by(ann, Scripted(script))
-    await tell(ann, 1, "Google pays me.")
-    await tell(ann, 2, "Meta pays me.")
+    await tell(ann, 1, "It is settled.")
+    await tell(ann, 2, "That is settled.")
     assert ["User: employer is Meta."] == await ann.texts("semantic")
     ended = START + timedelta(minutes=2)
     assert [("Google", ended), ("Meta", None)] == edges(ann, "object, valid_until")

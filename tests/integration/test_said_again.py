@@ -202,7 +202,7 @@ async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(ann):
     await say(ann, 110, "first week at Patagonia done, everyone is so nice")
     assert await holds(ann) == {("employer", "Patagonia")}
     [fact] = await ann.facts()
-    assert fact.pattern == "revise.en.employer.first-week"
+    assert fact.pattern == "reader.en.employer"
     edges = await ann.graph.neighbourhood("user", depth=2)
     assert {edge.object for edge in edges.edges} == {"Patagonia"}
 

@@ -134,7 +134,7 @@ def test_what_is_no_new_age_leaves_the_old_one(told_before, text):
     "My friends live in Paris.", "My boss is in a meeting.", "My son is 5 minutes away.",
     "My brother moved to the next question.", "My daughter will be six in May.",
     "My teacher likes it when we ask.", "He said she hates fish.", "我老公去上海出差了",
-    "我女儿喜欢上一个男生", "我朋友说他不喜欢猫",
+    "我女儿喜欢上一个男生", "我老婆不喜欢我抽烟", "我朋友说他不喜欢猫",
     "我妹妹和我住在北京", "我老婆叫我去买菜", "我女儿她妈是医生", "我妈马上满六十岁",
     "我女儿下周满六岁", "我姐姐的孩子叫乐乐，今年三岁",
     # To claim a privilege is to state no job.

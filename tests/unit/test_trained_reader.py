@@ -32,7 +32,6 @@ FOUND = [
     ("i own a wood stove", "possession", "a wood stove"),
     ("相机是索尼A7M4", "possession", "索尼A7M4"), ("2027年6月结婚", "plan", "2027年6月结婚"),
     ("我妈在北京看病", "relation.mother.note", "我妈在北京看病"),
-    ("我老婆不喜欢我抽烟", "relation.wife.note", "我老婆不喜欢我抽烟"),
 ]  # fmt: skip
 
 NOTED = [
