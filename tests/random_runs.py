@@ -140,11 +140,9 @@ class RandomRuns:
             unsaid=[self._words_key()] if self.maybe(0.1) else [],
             slots=["city"] if self.maybe(0.2) else [],
             relations=[("user", "lives_in")] if self.maybe(0.2) else [],
-            known_number=known_number - self.maybe(0.2),
-            retractions=self._retractions(thread),
+            known_number=known_number - self.maybe(0.2), retractions=self._retractions(thread),
             bounds=self.random.sample(self.facts, min(len(self.facts), 1)),
-            move_edges=[(one, self.moment()) for one in moved],
-            doubted=self._doubted(),
+            move_edges=[(one, self.moment()) for one in moved], doubted=self._doubted(),
         )  # fmt: skip
 
     def applied(self, plan: runs.RunPlan) -> None:
@@ -223,9 +221,7 @@ class RandomRuns:
             value={"content": "chapter"}, terms=["chapter"], occurred_at=self.moment(),
             expires_at=NOW + timedelta(hours=self.random.randrange(30, 60))
             if self.maybe(0.3)
-            else None,
-            thread_id=thread,
-            run_id=run_id,
+            else None, thread_id=thread, run_id=run_id,
         )  # fmt: skip
 
     def _random_turn(self) -> tuple[ThreadId, str]:

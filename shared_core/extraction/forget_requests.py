@@ -1,4 +1,4 @@
-"""Find requests such as "Forget what I said about Theo" in a user's turn. Pure.
+"""Find requests such as "Forget what I said about Theo" in a user's turn.
 
 "Forget it", "I forgot", "don't forget" and questions about forgetting are none. Rules find plain
 requests; where they find none, the trained tagger
@@ -42,6 +42,8 @@ LEAST_SURE: Final = 0.7
 """Least probability of the tag."""
 MAX_TAGGED_CHARACTERS: Final = 400
 """Maximum length of the turns that the tagger is asked about."""
+BETWEEN: Final = re.compile(r"\s*(?:(?:my|our|the|a) )?")
+"""What may stand between words of one topic: "dye my hair"."""
 BESIDE: Final = re.compile(r"[,，;；]|\b(?:and|but|also)\b|另外|还有|顺便")
 """What may join something else to a request."""
 _MAY_ASK: Final = re.compile(
@@ -250,17 +252,17 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
         return []
     asked: list[ForgetRequest] = []
     for passage in passages(found):
-        for span in joined(tagger.tag(passage.text).spans, passage.text):
+        for span in joined(tagger.tag(passage.text).spans, passage.text, BETWEEN):
             topic = _named(passage.text[span.start : span.end])
             sentence = passage.sentence(span.start)
             is_sure = span.slot == FORGET and span.sure >= LEAST_SURE
-            if is_sure and topic and _may_ask(sentence, topic, passage.language):
+            if is_sure and topic and _asks_to_forget(sentence, topic, passage.language):
                 is_whole = len(found) == 1 and not BESIDE.search(sentence)
                 asked.append(ForgetRequest(topic=topic, is_whole=is_whole))
     return asked
 
 
-def _may_ask(sentence: str, topic: str, lang: Language) -> bool:
+def _asks_to_forget(sentence: str, topic: str, lang: Language) -> bool:
     """Tell whether a sentence asks the listener to forget a topic, if the tagger thinks so.
 
     Not one that wants it kept, asks something, or speaks of a list or of others. An order that may

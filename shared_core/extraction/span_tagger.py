@@ -1,4 +1,4 @@
-"""Tag words of a text with slots, by a network on the states of multilingual-e5-small. Pure.
+"""Tag words of a text with slots, by a network on the states of multilingual-e5-small.
 
 The first layers are those of the embedder "e5"; a text whose vector this process made lately costs
 only the layers above them. Three heads read their states: each piece gets a probability for every
@@ -33,7 +33,7 @@ CERTAIN: Final = 0.95
 """The probability that training aims at for a label, so that it does not call noise certain."""
 IS_VALUE: Final = 0.5
 """Least probability of a word of being part of a value."""
-OVER: Final = 0.5
+IS_OVER: Final = 0.5
 """Least probability of being over at which a value no longer holds."""
 MOST_KEPT: Final = 256
 """Number of texts whose readings are kept."""
@@ -67,7 +67,7 @@ class Tagged:
     @property
     def ended(self) -> tuple[TaggedSpan, ...]:
         """The spans of what no longer holds."""
-        return tuple(one for one in self.spans if one.over >= OVER)
+        return tuple(one for one in self.spans if one.over >= IS_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ KIN: Final = "kin"
 CHILDREN: Final = "children_count"
 NAMES_KIN: Final = frozenset([KIN, CHILDREN, "pet_kind"])
 """Tags whose words tell whose a value is: "our two boys, Max (7) and Ben"."""
+JOINT: Final = re.compile(r"\s*(?:\s|\.)\s*")
 CHILD: Final = re.compile(
     r"(?:sons|daughters|kids|children|boys|girls)|[儿女]子|女儿|孩子", re.IGNORECASE
 )
@@ -56,7 +57,7 @@ SURE_OR_SILENT: Final = frozenset(["health", "allergy", "medication", "kin_healt
 """Tags whose values are not noted where the slot is not sure: a false one does harm."""
 UNCUT_SURE: Final = 0.9
 """Least probability at which a Chinese value that may be cut short is noted."""
-OVER: Final = 0.5
+SAID_OVER: Final = 0.5
 """Certainty that something is over which the words before it say: "stopped taking lexapro"."""
 SOMEBODY: Final = "person"
 """Relation of those whose end is told without one: "said goodbye to Mog"."""
@@ -312,7 +313,7 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
         yield fact_of(value, proposal, lang, event_id)
     if proposal.is_over:
         draft = fact_of(proposal.words, proposal, lang, event_id)
-        sure = round(TRUST * max(min(span.over, span.sure), OVER), 2)
+        sure = round(TRUST * max(min(span.over, span.sure), SAID_OVER), 2)
         yield replace(draft, operation="retract", confidence=sure, statement=proposal.sentence)
 
 
@@ -351,8 +352,10 @@ def clause_around(text: str, span: TaggedSpan) -> str:
     return text[start : stop.start() if stop else len(text)].strip(TRAILING)
 
 
-def joined(spans: Collection[TaggedSpan], text: str) -> list[TaggedSpan]:
-    """Return spans with neighbours of one slot joined: "Dr." and "Patel".
+def joined(
+    spans: Collection[TaggedSpan], text: str, joint: re.Pattern[str] = JOINT
+) -> list[TaggedSpan]:
+    """Return spans with neighbours of one slot joined: "Dr." and "Patel". joint: stands between.
 
     A count goes up to the end of the word that it counts: "two" of "two boys".
     """
@@ -365,7 +368,7 @@ def joined(spans: Collection[TaggedSpan], text: str) -> list[TaggedSpan]:
             continue
         last = found[-1] if found else None
         between = text[last.end : span.start] if last else ""
-        if last and last.slot == span.slot and between.strip() in ("", ".") and between:
+        if last and last.slot == span.slot and joint.fullmatch(between):
             found[-1] = replace(last, end=span.end, sure=min(last.sure, span.sure))
             continue
         if last and last.slot == CHILDREN and span.slot == KIN and not between.strip():

@@ -112,14 +112,11 @@ async def test_a_search_that_takes_too_long_fails_alone(store, monkeypatch):
 async def test_each_fails_alone_with_its_own_error(store):
     unfit: Any = {"n": object()}
     done = await asyncio.gather(
-        store.aput(HERE, "a", {"text": "fine"}),
-        store.aput(HERE, "b", {"text": "poison"}),
-        store.aput(HERE, "c", unfit),
-        store.aput(HERE, "d", {"text": "fine too"}, ttl=-1),
-        store.aget(HERE, "\x00"),
-        store.aput(HERE, "e", {"text": "fine as well"}),
+        store.aput(HERE, "a", {"text": "fine"}), store.aput(HERE, "b", {"text": "poison"}),
+        store.aput(HERE, "c", unfit), store.aput(HERE, "d", {"text": "fine too"}, ttl=-1),
+        store.aget(HERE, "\x00"), store.aput(HERE, "e", {"text": "fine as well"}),
         return_exceptions=True,
-    )
+    )  # fmt: skip
     kinds = [None if error is None else type(error) for error in done]
     assert [None, ModelUnavailable, InvalidInput, InvalidInput, None, None] == kinds
     assert "'c'" in str(done[2])

@@ -235,10 +235,8 @@ def test_where_it_is_may_stand_in_the_environment(monkeypatch):
 
 async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
     options: Any = {
-        "agent_id": "a",
-        "later": True,
-        "strategy": core.ExtractionStrategy(delay_s=10_000),
-    }
+        "agent_id": "a", "later": True, "strategy": core.ExtractionStrategy(delay_s=10_000),
+    }  # fmt: skip
     async with core.OceanBaseMemoryProvider(seekdb_dsn, **options) as memory:
         await memory.append_event("s", "My name is Ann.")
         assert told(await memory.recall("name")) == ["My name is Ann."]

@@ -295,15 +295,13 @@ SEARCHES = (
     (API, "HIPPOCAMPUS_URI", "reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
     (API, "hippocampus extract", "reference/cli/#hippocampus-extract", "extract"),
     (API, "import chatgpt", "how-to/import-from-another-memory/", "ChatGPT"),
-    (API, "--dry-run", "", "dry"),
-    (API, "how do I forget a user", "how-to/forget/", "Forget"),
-    ("zh/", "遗忘", "zh/explanation/forgetting/", "遗忘"),
-    ("zh/", "过敏", "zh/", "过敏"),
+    (API, "--dry-run", "", "dry"), (API, "how do I forget a user", "how-to/forget/", "Forget"),
+    ("zh/", "遗忘", "zh/explanation/forgetting/", "遗忘"), ("zh/", "过敏", "zh/", "过敏"),
     ("zh/", "腰果过敏", "zh/tutorials/from-postgres-store/", "过敏"),
     ("zh/", "备份", "zh/how-to/backup/", "备份"),
     ("zh/", "迁移PostgresStore", "zh/tutorials/from-postgres-store/", "迁移"),
     ("zh/", "HIPPOCAMPUS_URI", "zh/reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
-)
+)  # fmt: skip
 """A path of the site, what is typed there, and where the best hit leads, with what it marks."""
 
 

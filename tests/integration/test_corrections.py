@@ -362,16 +362,14 @@ async def test_what_cannot_be_stated_is_refused(ann):
         ("employr", "x", {}, "did you mean 'employer'"),
         ("emplyoer", "x", {}, "did you mean 'employer'"),
         ("compny", "x", {}, r"did you mean 'company' \(employer\)\? .*'my.compny'"),
-        ("password", "x", {}, "secret"),
-        ("...", "x", {}, "must be a name of letters"),
+        ("password", "x", {}, "secret"), ("...", "x", {}, "must be a name of letters"),
         (3, "x", {}, "slot must be a string"),
         ("age", 30, {}, "value must be a text, e.g. '30', got 30"),
-        ("employer", " ", {}, "value"),
-        ("employer", "...", {}, "value must be a text of"),
+        ("employer", " ", {}, "value"), ("employer", "...", {}, "value must be a text of"),
         ("employer", "x", {"subject": "!"}, "subject must be a name"),
         ("employer", "x", {"valid_from": "2024"}, "valid_from must be a datetime"),
         ("employer", "x", {"valid_from": datetime(2024, 1, 1)}, "valid_from has no time zone"),  # noqa: DTZ001
-    ]
+    ]  # fmt: skip
     for slot, value, more, why in refused:
         with pytest.raises(InvalidInput, match=why):
             await ann.state_fact(slot, value, **more)

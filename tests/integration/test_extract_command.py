@@ -71,13 +71,9 @@ def test_dates_are_resolved_against_the_time_given_and_what_rules_cannot_read_is
 def test_people_see_lines():
     ran = extract("I love tea\nhello\nI told my sister about it\n")
     assert ran.stdout.splitlines() == [
-        "I love tea",
-        "  + like = tea  [0.85 en.like.love]",
-        "hello",
-        "  nothing",
-        "I told my sister about it",
-        "  (needs a language model)",
-    ]
+        "I love tea", "  + like = tea  [0.85 en.like.love]", "hello", "  nothing",
+        "I told my sister about it", "  (needs a language model)",
+    ]  # fmt: skip
 
 
 def test_a_byte_order_mark_is_no_text_and_bytes_that_are_no_utf_8_are_an_error_with_the_line():

@@ -273,16 +273,11 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk):
     await talk.say("I have two sons, Ben and Max. Ben is 9 and Max is 6.")
     await talk.end("我们有两个女儿，大的叫乐乐，小的叫欢欢", "乐乐5岁")
     assert {fact.statement for fact in await talk.memory.facts(talk.scope)} == {
-        "User's son is called Ben.",
-        "User's son is called Max.",
-        "User's son Ben is 9 years old.",
-        "User's son Max is 6 years old.",
-        "用户的大女儿叫乐乐。",
-        "用户的小女儿叫欢欢。",
-        "用户的大女儿乐乐5岁。",
-        "User has two sons.",
-        "用户有两个女儿。",
-    }
+        "User's son is called Ben.", "User's son is called Max.",
+        "User's son Ben is 9 years old.", "User's son Max is 6 years old.",
+        "用户的大女儿叫乐乐。", "用户的小女儿叫欢欢。", "用户的大女儿乐乐5岁。",
+        "User has two sons.", "用户有两个女儿。",
+    }  # fmt: skip
 
 
 @every_case(

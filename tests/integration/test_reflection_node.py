@@ -195,12 +195,10 @@ def test_only_what_was_said_is_a_turn(store, dsn):
         ToolMessage("I like tea.", tool_call_id="c2", name="recall"),
         ToolMessage("Traceback", tool_call_id="c3", name="weather", status="error"),
         AIMessage([thought, {"type": "text", "text": "A tram."}]),
-        AIMessage("<think>A secret thought.</think> It rains, too."),
-        AIMessage(""),
-        RemoveMessage(id="gone"),
-        {"role": "user", "content": "Thanks."},
+        AIMessage("<think>A secret thought.</think> It rains, too."), AIMessage(""),
+        RemoveMessage(id="gone"), {"role": "user", "content": "Thanks."},
         ("ai", "You are welcome."),
-    ]
+    ]  # fmt: skip
     create_reflection_node(store, app="app").invoke({"messages": said}, CONFIG)
     plain = ["What is this?", "A tram.", "It rains, too.", "Thanks.", "You are welcome."]
     assert plain == [text for _, _, text in turns(dsn)]
@@ -238,11 +236,9 @@ def test_whose_memory_it_is_and_what_is_missing(store):
     run(node, {}, {"user_id": "three"})
     run(create_reflection_node(store, app="app", messages_key="said", user_id="four"), {})
     by_context = create_reflection_node(
-        store,
-        app=lambda config, context: config["configurable"]["application"],
-        user_id=lambda config, context: f"{context['tenant']}/5",
-        messages_key="said",
-    )
+        store, app=lambda config, context: config["configurable"]["application"],
+        user_id=lambda config, context: f"{context['tenant']}/5", messages_key="said",
+    )  # fmt: skip
     run(by_context, {"application": "app"}, {"tenant": "five"})
     users = ("one", "two@example.com", "three", "four", "five/5")
     assert [1] * 5 == [remembered(user) for user in users]

@@ -109,15 +109,12 @@ async def test_each_verb_is_a_span_and_is_counted(memory, spans, language):
     assert 0 < grown.of("hippocampus.cache.lookups", {"hippocampus.cache.name": "redaction"})
     assert 0 < grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
     assert {
-        (None, "hippocampus.append"),
-        ("hippocampus.append", "hippocampus.embed"),
-        (None, "hippocampus.consolidate"),
-        (None, "hippocampus.recall"),
+        (None, "hippocampus.append"), ("hippocampus.append", "hippocampus.embed"),
+        (None, "hippocampus.consolidate"), (None, "hippocampus.recall"),
         ("hippocampus.recall", "hippocampus.embed"),
         ("hippocampus.context", "hippocampus.recall"),
-        ("hippocampus.search", "hippocampus.embed"),
-        (None, "hippocampus.erase"),
-    } <= tree(spans)
+        ("hippocampus.search", "hippocampus.embed"), (None, "hippocampus.erase"),
+    } <= tree(spans)  # fmt: skip
 
 
 async def test_a_recall_shows_its_stages(memory, spans):
@@ -501,11 +498,9 @@ async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn):
             sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn,
         ]  # fmt: skip
         settings = {
-            "OTEL_SERVICE_NAME": "hippocampus-worker",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": address,
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-            "OTEL_METRIC_EXPORT_INTERVAL": "200",
-        }
+            "OTEL_SERVICE_NAME": "hippocampus-worker", "OTEL_EXPORTER_OTLP_ENDPOINT": address,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_METRIC_EXPORT_INTERVAL": "200",
+        }  # fmt: skip
         with subprocess.Popen(
             command, env=os.environ | settings, stderr=subprocess.PIPE, text=True
         ) as worker:

@@ -33,6 +33,12 @@ ASKED = {
     "我和林可已经离婚了，把林可忘了吧": "林可", "小美把我甩了，忘了她吧": "小美",
     "我被小美骗了，别再提她了": "小美", "算了，别再提小美了": "小美",
     "老王去世了，别再提他了": "老王", "忘掉关于小美的一切": "小美",
+    # No rule finds these.
+    "nuke bryce": "bryce", "can we lose trina from the memory bank": "trina",
+    "no more fantasy football in ur memory": "fantasy football", "记忆管理：移除奶茶瘾": "奶茶瘾",
+    "I prefer you not retain anything on Colonel Whitby": "Colonel Whitby",
+    "不要让Cindy留在你的数据里": "Cindy", "把你小本本上的血型划掉": "血型",
+    "烦请抹掉您对崔老板的记忆": "崔老板",
 }  # fmt: skip
 NOT_ASKED = (
     "forget it", "Forget about it", "forget about the pizza", "I forgot what I said about Theo",
@@ -80,6 +86,24 @@ NOT_ASKED = (
     "别再提小姑了", "别再提小三了", "别再提小费了", "别再提小镇了", "You can forget about my mom.",
     "Forget about my kids", "Forget about my boss!", "Forget about my dog.",
     "forget about my brother", "Forget about my ex-husband.",
+    # The tagger alone would take some of these for requests.
+    "don't forget Anna", "Do not forget Bob!", "make sure you don't forget Theo",
+    "I don't want you to forget Theo", "don't delete Anna", "do not erase Anna from your memory",
+    "dont delete my allergies", "Please never delete my medication list", "别忘了小王",
+    "千万别忘了阿强", "不要忘了我妹妹", "别删小王", "别把小王从记忆里删掉", "我忘不了小美",
+    "please remember Anna", "pls keep Anna in your notes", "记住小王",
+    "undo: you took Theo out of your notes, please remember Theo again",
+    "did you forget what I told you about Sam?", "have you forgotten my wife?",
+    "why did you delete my notes about Rome?", "你忘了小王吗",
+    "If I ask you to delete Tom from memory, what happens?",
+    "what happens when I say take Anna out of your memory?",
+    "did I tell you about Anna? she forgot me", "help me forget Julia, any tips?",
+    "我想把阿强忘了", "教我忘掉阿强", "帮我把小王从名单里删掉",
+    "remove any mention of my divorce from the bio",
+    "please don't bring up Sarah when you talk to my mom", "不要跟我妈提我怀孕的事",
+    "don't bring Tom up to the attic", "stop mentioning Anna to my mom in the emails",
+    "leave Anna out of this", "don't drop Theo", "ok forget my mom, what should I cook",
+    "translate: please erase Anna from your memory", "简历里别写我的年龄，删掉",
 )  # fmt: skip
 
 

@@ -34,10 +34,8 @@ def test_the_example_of_document_001_word_for_word():
     memory = Memory(agent_id="agent_123")
     memory.update_profile("用户是18岁男学生，喜欢游戏和编程")
     events = [
-        "用户今天询问了Python编程问题",
-        "用户表示想要学习游戏开发",
-        "用户分享了自己的项目想法",
-    ]
+        "用户今天询问了Python编程问题", "用户表示想要学习游戏开发", "用户分享了自己的项目想法",
+    ]  # fmt: skip
     memory.update_events(events)
     profile = "用户是18岁男学生，喜欢游戏和编程。"
     shown = f"## 用户画像\n{profile}\n\n## 相关事件\n- " + "\n- ".join(events)
