@@ -55,6 +55,8 @@ NAMES: Final = frozenset(["kin_name", "pet_name"])
 """Tags of names of others than the user."""
 SURE_OR_SILENT: Final = frozenset(["health", "allergy", "medication", "kin_health", "kin_allergy"])
 """Tags whose values are not noted where the slot is not sure: a false one does harm."""
+SURE_HEALTH: Final = 0.9
+"""Least probability of the slot of these."""
 UNCUT_SURE: Final = 0.9
 """Least probability at which a Chinese value that may be cut short is noted."""
 SAID_OVER: Final = 0.5
@@ -174,7 +176,8 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
         if not is_own_word(text, one, lang):
             continue
         tag = load_tags().get(one.slot)
-        if tag is None or one.sure >= rules.slot_floor:
+        floor = SURE_HEALTH if one.slot in SURE_OR_SILENT else rules.slot_floor
+        if tag is None or one.sure >= floor:
             found.append(one)
         elif one.slot not in silent and one.value * tagged.gate >= rules.value_floor:
             found.append(replace(one, slot="kin_note" if tag.of_kin else NOTE, sure=one.value))

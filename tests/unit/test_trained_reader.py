@@ -134,8 +134,8 @@ def test_what_somebody_cannot_do_anymore_is_avoided():
 
 
 def test_the_end_of_a_long_passage_is_read():
-    text = "今天天气不错" * 12 + "，查出来金属过敏"
-    assert ("allergy", "金属") in [(one.slot, one.value) for one in drafts(text)]
+    text = "今天天气不错" * 12 + "，查出来花生过敏"
+    assert ("allergy", "花生") in [(one.slot, one.value) for one in drafts(text)]
 
 
 def test_a_note_about_a_relative_says_who_it_is_about():
