@@ -187,6 +187,8 @@ _NAMED_ZH: Final = re.compile(
 """A person who left the user, or died. 小美的男朋友 is somebody else."""
 _ANYBODY_ZH: Final = re.compile(rf"(?:^|[，,。！!；;\s跟和与对给把被])(?P<name>{_NICKNAME})")
 _OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
+_AUXILIARIES: Final = frozenset(["will", "may"])
+"""Words of almost any text that are names too; as a name they begin with a capital."""
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
 )
@@ -265,20 +267,17 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
 def _asks_to_forget(sentence: str, topic: str, lang: Language) -> bool:
     """Tell whether a sentence asks the listener to forget a topic, if the tagger thinks so.
 
-    Not one that wants it kept, asks something, or speaks of a list or of others. An order that may
-    mean "never mind" must speak of the listener's memory, or be of a person and nothing else.
+    It speaks of the listener's memory, or bids to forget a person and says nothing else. It does
+    not want the topic kept, asks nothing, and speaks of no list and of nobody else.
     """
     words, rest = load_reader_rules(lang).words, sentence.replace(topic, "", 1)
-    if words["kept"].search(sentence):
+    if words["kept"].search(sentence) or words["elsewhere"].search(sentence):
         return False
     if is_question(sentence) and not words["polite"].search(sentence):
         return False
-    if words["listener"].search(rest):
-        return True
-    if words["elsewhere"].search(sentence):
-        return False
     is_person = _NICKNAME_ONLY.fullmatch(topic) or _is_person(topic, sentence)
-    return not words["unsure"].search(rest) or bool(is_person and words["idle"].fullmatch(rest))
+    is_order = is_person and words["idle"].fullmatch(rest)
+    return bool(words["listener"].search(rest) or is_order)
 
 
 def _unasked(quotation: re.Match[str]) -> str:
@@ -311,6 +310,9 @@ def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> 
     held = normalised(text)
     if any(_spelled(one, held) for one in names):
         return True
+    capitals = (one for one in _PART.findall(request.bare_topic) if one[:1].isupper())
+    if any(one.lower() in _AUXILIARIES and one not in _PART.findall(text) for one in capitals):
+        return False
     return _spelled(request.bare_topic, held, frozenset(_LATIN_WORD.findall(held)))
 
 

@@ -33,12 +33,10 @@ ASKED = {
     "我和林可已经离婚了，把林可忘了吧": "林可", "小美把我甩了，忘了她吧": "小美",
     "我被小美骗了，别再提她了": "小美", "算了，别再提小美了": "小美",
     "老王去世了，别再提他了": "老王", "忘掉关于小美的一切": "小美",
-    # No rule finds these.
-    "nuke bryce": "bryce", "can we lose trina from the memory bank": "trina",
+    "can we lose trina from the memory bank": "trina", "把你小本本上的血型划掉": "血型",
     "no more fantasy football in ur memory": "fantasy football", "记忆管理：移除奶茶瘾": "奶茶瘾",
     "I prefer you not retain anything on Colonel Whitby": "Colonel Whitby",
-    "不要让Cindy留在你的数据里": "Cindy", "把你小本本上的血型划掉": "血型",
-    "烦请抹掉您对崔老板的记忆": "崔老板",
+    "不要让Cindy留在你的数据里": "Cindy", "烦请抹掉您对崔老板的记忆": "崔老板",
 }  # fmt: skip
 NOT_ASKED = (
     "forget it", "Forget about it", "forget about the pizza", "I forgot what I said about Theo",
@@ -86,7 +84,9 @@ NOT_ASKED = (
     "别再提小姑了", "别再提小三了", "别再提小费了", "别再提小镇了", "You can forget about my mom.",
     "Forget about my kids", "Forget about my boss!", "Forget about my dog.",
     "forget about my brother", "Forget about my ex-husband.",
-    # The tagger alone would take some of these for requests.
+    "i cant remember what i told you about marek", "note to self: forget theo", "别记恨阿泽",
+    "text marek: forget what i told you about nora", "不用记得豆豆的生日 我自己记", "我删了林可",
+    "remove marek from our netflix plan", "i wish someone would wipe my memory of theo",
     "don't forget Anna", "Do not forget Bob!", "make sure you don't forget Theo",
     "I don't want you to forget Theo", "don't delete Anna", "do not erase Anna from your memory",
     "dont delete my allergies", "Please never delete my medication list", "别忘了小王",
@@ -156,7 +156,8 @@ def test_a_pronoun_stands_for_the_person_whom_the_turn_names():
     ("the police", "My insurance policy ended.", False), ("business", "I'm busy on Monday.", False),
     ("smoking", "The fire smoulders.", False), ("rob", "I was robbed in Rome.", False),
     ("Mark", "The test was marked.", False), ("Marta", "Martas Haus", True),
-    ("阿泽", "阿泽下周来北京", True), ("面试", "我有一个考试", False),
+    ("阿泽", "阿泽下周来北京", True), ("Will", "It will rain.", False), ("Will", "Will rang", True),
+    ("面试", "我有一个考试", False), ("will", "It will rain.", True),
 )  # fmt: skip
 def test_a_text_is_about_a_topic_if_it_holds_its_words(topic, text, expected):
     request = topic_request(topic)
