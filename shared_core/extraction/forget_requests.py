@@ -267,17 +267,15 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
 def _asks_to_forget(sentence: str, topic: str, lang: Language) -> bool:
     """Tell whether a sentence asks the listener to forget a topic, if the tagger thinks so.
 
-    It speaks of the listener's memory, or bids to forget a person and says nothing else. It does
-    not want the topic kept, asks nothing, and speaks of no list and of nobody else.
+    It speaks of the listener's memory. It does not want the topic kept, asks nothing, and is no
+    text for somebody else.
     """
-    words, rest = load_reader_rules(lang).words, sentence.replace(topic, "", 1)
-    if words["kept"].search(sentence) or words["elsewhere"].search(sentence):
+    words = load_reader_rules(lang).words
+    if words["kept"].search(sentence) or not words["listener"].search(
+        sentence.replace(topic, "", 1)
+    ):
         return False
-    if is_question(sentence) and not words["polite"].search(sentence):
-        return False
-    is_person = _NICKNAME_ONLY.fullmatch(topic) or _is_person(topic, sentence)
-    is_order = is_person and words["idle"].fullmatch(rest)
-    return bool(words["listener"].search(rest) or is_order)
+    return not is_question(sentence) or bool(words["polite"].search(sentence))
 
 
 def _unasked(quotation: re.Match[str]) -> str:
