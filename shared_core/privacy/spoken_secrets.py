@@ -53,7 +53,7 @@ _FUNCTION: Final = (
     rf"(?:(?:{'|'.join(sorted(ENGLISH_STOP_WORDS))}"
     r"|must|may|cannot|please|let|everyone|somebody|someone|nobody)(?:['’][a-z]+)?|[a-z]+n['’]t)"
 )
-"""A word of grammar: no password, and none of a passphrase."""
+"""A word of grammar, which is no password and stands in no passphrase."""
 _GOES_ON: Final = (
     r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
     r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
@@ -71,7 +71,7 @@ _PHRASE: Final = (
     rf"(?:[ \t]{{1,4}}+(?!(?i:{_FUNCTION}|{_GOES_ON})(?![\w'’-])|{_LABEL})"
     rf"(?:{_LETTER}|\d)(?:{_LETTER}|\d|['’-](?={_LETTER})){{0,40}}+(?![@_/]))"
 )
-"""A word, and another one behind it that is no word of grammar; to be repeated."""
+"""The next word of a passphrase, unless it is a word of grammar."""
 MOST_WORDS: Final = 33
 """Maximum words of a passphrase: the longest of a wallet (SLIP 39)."""
 LEAST_WORDS: Final = 12
@@ -327,7 +327,7 @@ def is_password(span: SecretSpan) -> bool:
 
 
 def _is_phrase(phrase: str) -> bool:
-    """Tell whether most of several words are no talk about passwords."""
+    """Tell whether fewer than half of the words talk about passwords."""
     words = phrase.lower().split()
     talk = sum(_is_talk(word) for word in words)
     most = 2 * talk >= sum(not word.isdecimal() for word in words)
@@ -335,7 +335,7 @@ def _is_phrase(phrase: str) -> bool:
 
 
 def _is_seed(span: SecretSpan) -> bool:
-    """Tell whether words after the name of a wallet's words are those, and no sentence about them.
+    """Tell whether the words after "seed phrase" are that phrase, and not a sentence about it.
 
     Without a colon or an equals sign they must be more, and end where the sentence ends.
     """
