@@ -29,10 +29,10 @@ ENGLISH_TIMES: Final = {
 }  # fmt: skip
 ENGLISH_PARTS: Final = {
     "half": Fraction(1, 2), "½": Fraction(1, 2), "1/2": Fraction(1, 2), "third": Fraction(1, 3),
-    "quarter": Fraction(1, 4), "quarters": Fraction(3, 4), "bit": Fraction(0),
+    "quarter": Fraction(1, 4), "3/4": Fraction(3, 4), "bit": Fraction(0),
 }  # fmt: skip
 THREE_QUARTERS: Final = re.compile(r"three[- ]quarters?")
-ENGLISH_WORD: Final = re.compile(r"1/2|\d[\d,]*(?:\.\d+)?|½|[a-z]+")
+ENGLISH_WORD: Final = re.compile(r"1/2|3/4|\d[\d,]*(?:\.\d+)?|½|[a-z]+")
 CHINESE_DIGITS: Final = {one: value for value, one in enumerate("零一二三四五六七八九")} | {
     "〇": 0, "两": 2, "俩": 2, "仨": 3, "几": 3,
 }  # fmt: skip
@@ -56,10 +56,11 @@ def amount(text: str, lang: Language) -> Fraction | None:
 def _english(text: str) -> Fraction | None:
     for around in ("about_after", "about_before"):
         text = load_fragment(around, "en").sub(" ", text)
-    text = THREE_QUARTERS.sub("quarters", text.lower())
-    total, current, last = Fraction(0), None, 0
+    text = THREE_QUARTERS.sub("3/4", text.lower())
+    total, current, last, is_joined = Fraction(0), None, 0, True
     for word in ENGLISH_WORD.findall(text):
-        if word in ("a", "an", "and"):
+        follows, is_joined = not is_joined, word in ("a", "an", "and")
+        if is_joined:
             continue
         if word in ENGLISH_TIMES:
             last = ENGLISH_TIMES[word]
@@ -68,6 +69,9 @@ def _english(text: str) -> Fraction | None:
                 total, current = total + current, Fraction(0)
             continue
         if word in ENGLISH_PARTS:
+            if follows and word.isalpha() and current:  # "one third"
+                current *= ENGLISH_PARTS[word]
+                continue
             # Of the unit before it: "a million and a half".
             current = (current or 0) + ENGLISH_PARTS[word] * (last or 1)
             continue

@@ -56,7 +56,7 @@ AMOUNTS = [
     ("en", "a score and ten", 30), ("en", "fifty-two and a half thousand", 52500),
     ("en", "a hundred and one", 101), ("en", "85k", 85000), ("en", "1,250.50", "2501/2"),
     ("en", "three and three quarters", "15/4"), ("en", "a million and a half", 1_500_000),
-    ("en", "two three", None),
+    ("en", "two three", None), ("en", "one third", "1/3"), ("en", "two quarters", None),
     ("zh", "八十有二", 82), ("zh", "三十来万", 300000), ("zh", "一万二", 12000),
     ("zh", "一百一", 110), ("zh", "一万亿", 10**12), ("zh", "一万零二", 10002),
     ("zh", "三点五万", 35000), ("zh", "八千六百五", 8650),
