@@ -11,7 +11,7 @@ from growth import grows_in_line
 from turns import said
 
 from shared_core.core.domain import FactDraft
-from shared_core.extraction.rule_reader import extract_facts, read_turn
+from shared_core.extraction.rule_reader import read_turn
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.rules import load_rules
 
@@ -27,7 +27,7 @@ ENGLISH = typed_lines.with_slots([
     ("en.age.year-old", "I'm a 29-year-old nurse.", "29"),
     ("en.age.decade", "I'm in my early thirties.", "early thirties"),
     ("en.job.i-am", "I'm a landscape gardener in Kent.", "landscape gardener"),
-    ("en.job.as-a", "As a court interpreter, I travel a lot.", "court interpreter"),
+    ("reader.en.job", "As a court interpreter, I travel a lot.", "court interpreter"),
     ("en.job.work-as", "I work at Brill as an editor.", "editor"),
     ("en.job.field", "I work in logistics.", "logistics"),
     ("en.employer.work-at", "I currently work for Halden Print.", "Halden Print"),
@@ -35,7 +35,7 @@ ENGLISH = typed_lines.with_slots([
     ("en.employer.role-at", "I'm a welder at Norsk Verft.", "Norsk Verft"),
     ("en.employer.joined", "I just joined Corvid Maps as an analyst.", "Corvid Maps"),
     ("en.employer.moved-to", "I moved from Bosch to Siemens last May", "Siemens"),
-    ("en.employer.moved-from", "I switched from Bosch to Tarn & Co", "Tarn & Co"),
+    ("reader.en.employer", "I switched from Bosch to Tarn & Co", "Tarn & Co"),
     ("en.work-city.in", "I'm currently working in Leeds.", "Leeds"),
     ("en.work-city.in", "I work in Leeds three days a week.", "Leeds"),
     ("en.residence.live-in", "I live in Porto, near the river.", "Porto"),
@@ -43,7 +43,7 @@ ENGLISH = typed_lines.with_slots([
     ("en.residence.lower-case", "i live in tarnby", "tarnby"),
     ("en.residence.moved-to", "We relocated from Lyon to Ghent.", "Ghent"),
     ("en.origin.from", "I'm originally from Tartu.", "Tartu"),
-    ("en.origin.born", "I grew up in Dakar", "Dakar"),
+    ("reader.en.origin", "I grew up in Dakar", "Dakar"),
     ("en.origin.demonym", "I'm Norwegian, by the way", "Norwegian"),
     ("en.birthday.is", "My birthday is on 9 October.", "9 October"),
     ("en.email.is", "My work email is o.reed@post.example.", "o.reed@post.example"),
@@ -58,10 +58,10 @@ ENGLISH = typed_lines.with_slots([
     ("en.trait.pronouns", "My pronouns are they/them", "they/them"),
     ("en.language.speak", "I speak Danish fluently.", "Danish"),
     ("en.language.native", "My native language is Urdu", "Urdu"),
-    ("en.education.at", "I graduated from Lund University.", "Lund University"),
+    ("reader.en.education", "I graduated from Lund University.", "Lund University"),
     ("en.education.now", "I study chemistry at Leiden.", "Leiden"),
-    ("en.education.degree", "I have a PhD in botany.", "PhD in botany"),
-    ("en.education.major", "I majored in philosophy", "philosophy"),
+    ("reader.en.education", "I have a PhD in botany.", "PhD in botany"),
+    ("reader.en.education", "I majored in philosophy", "philosophy"),
     ("en.activity.learning", "I've been learning Finnish lately.", "Finnish"),
     ("en.activity.smokes", "I smoke.", "smoke"),
     ("en.activity.plays", "I play the cello in my free time", "the cello"),
@@ -73,7 +73,7 @@ ENGLISH = typed_lines.with_slots([
     ("en.like.love", "I'm into letterpress printing these days", "letterpress printing"),
     ("en.like.only", "I only drink oat milk.", "oat milk"),
     ("en.like.what", "Window seats are what I like best.", "Window seats"),
-    ("en.tool.use", "I use Fedora on my laptop.", "Fedora"),
+    ("reader.en.tool", "I use Fedora on my laptop.", "Fedora"),
     ("en.rule.make-sure", "Make sure the summary never exceeds a page.",
      "Make sure the summary never exceeds a page"),
     ("en.like.hobby", "My hobby is beekeeping.", "beekeeping"),
@@ -121,8 +121,8 @@ CHINESE = typed_lines.with_slots([
     ("zh.age.of-a", "我是一名18岁的女生", "18岁"), ("zh.age.of-a", "我是18岁男学生", "18岁"),
     ("zh.job.aged", "我是一名18岁的男学生", "男学生"),
     ("zh.job.i-am", "我是一名儿科医生。", "儿科医生"),
-    ("zh.job.at", "我在海风出版社当编辑。", "编辑"), ("zh.job.field", "我是做外贸的", "外贸"),
-    ("zh.job.field-at", "我在松果科技做后端开发", "后端开发"),
+    ("zh.job.at", "我在海风出版社当编辑。", "编辑"), ("reader.zh.job", "我是做外贸的", "外贸"),
+    ("reader.zh.job", "我在松果科技做后端开发", "后端开发"),
     ("zh.name.changed", "我改名叫王方了", "王方"),
     ("zh.employer.at", "我在松果科技做后端开发，已经六年了。", "松果科技"),
     ("zh.employer.at", "我目前在海风出版社上班。", "海风出版社"),
@@ -133,7 +133,7 @@ CHINESE = typed_lines.with_slots([
     ("zh.residence.live", "我现在住在绍兴。", "绍兴"), ("zh.work-city.in", "我在青岛工作", "青岛"),
     ("zh.residence.moved", "我们去年从苏州搬到了泉州。", "泉州"),
     ("zh.origin.from", "我老家在绵阳。", "绵阳"), ("zh.origin.native", "我是东北人", "东北"),
-    ("zh.birthday.is", "我的生日是10月9日。", "10月9日"),
+    ("reader.zh.birthday", "我的生日是10月9日。", "10月9日"),
     ("zh.email.is", "我的邮箱是su.he@post.example", "su.he@post.example"),
     ("zh.allergy.to", "我对乳胶严重过敏。", "乳胶"), ("zh.allergy.noun", "我花粉过敏", "花粉"),
     ("zh.trait.verb", "我吃素。", "吃素"), ("zh.trait.noun", "我是左撇子", "左撇子"),
@@ -161,7 +161,7 @@ CHINESE = typed_lines.with_slots([
     ("zh.rule.do-not", "别再给我推荐网红店", "别再给我推荐网红店"),
     ("zh.rule.time", "我每周一不开会", "每周一不开会"),
     ("zh.rule.answer-language", "请用英语和我交流", "用英语和我交流"),
-    ("zh.rule.answer-style", "回答请尽量简短", "回答请尽量简短"),
+    ("reader.zh.rule", "回答请尽量简短", "回答请尽量简短"),
     ("zh.relation.name-is", "我儿子叫东东。", "relation.son", "东东"),
     ("zh.relation.apposition", "我老板贺总很忙", "relation.boss", "贺总"),
     ("zh.relation.who-is", "我老板是王芳。", "relation.boss", "王芳"),
@@ -248,8 +248,8 @@ STATEMENTS = [
 TUESDAY = datetime(2026, 3, 10, 10, tzinfo=UTC)
 
 
-def facts(text: str, **more: Any) -> list[FactDraft]:
-    return extract_facts(said("e1", text, TUESDAY, **more))
+def facts(text: str, *, reader: bool = False, **more: Any) -> list[FactDraft]:
+    return list(read_turn(said("e1", text, TUESDAY, **more), DiscourseState(), reader=reader).facts)
 
 
 def read(text: str) -> list[tuple[str, str, str]]:
@@ -258,8 +258,10 @@ def read(text: str) -> list[tuple[str, str, str]]:
 
 @every_case(*ENGLISH, *CHINESE, *typed_lines.ENGLISH, *typed_lines.CHINESE)
 def test_a_plain_statement_becomes_a_fact(pattern, text, slot, value):
-    found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
-    assert (pattern, "assert", slot, value) in found
+    is_trained = pattern.startswith("reader.")
+    found = {(one.operation, one.slot, one.value, one.pattern.startswith("reader.") or one.pattern)
+             for one in facts(text, reader=is_trained)}  # fmt: skip
+    assert ("assert", slot, value, is_trained or pattern) in found
 
 
 @every_case(*RETRACTIONS)
@@ -336,7 +338,8 @@ def test_eating_meat_alone_ends_nothing(text):
 def test_every_pattern_of_the_rule_files_has_an_utterance_above():
     patterns = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
     typed = [*typed_lines.ENGLISH, *typed_lines.CHINESE, *typed_lines.RETRACTIONS]
-    assert patterns == {row[0] for row in [*ENGLISH, *CHINESE, *RETRACTIONS, *IMPLIED, *typed]}
+    named = {row[0] for row in [*ENGLISH, *CHINESE, *RETRACTIONS, *IMPLIED, *typed]}
+    assert patterns == {one for one in named if not one.startswith("reader.")}
 
 
 def test_the_documentation_names_every_slot_that_a_sentence_can_end():
