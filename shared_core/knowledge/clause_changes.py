@@ -26,6 +26,8 @@ from shared_core.nlp.rules.revision import (
 from shared_core.nlp.slots import RELATION, slot_of
 from shared_core.nlp.text import Language, normalised, place_of
 
+MANY: Final = re.compile(r"[2-9]|s\b|[两兩二三四五六七八九十几幾些]", re.IGNORECASE)
+"""Tells that a value names more than one animal."""
 NUMBER: Final = re.compile(r"\d[\d.,]{0,9}(?:k\b|万)?")
 ADOPTED_TURNS: Final = 2
 """Number of turns, the telling one included, in which an adopted animal may be named."""
@@ -501,7 +503,7 @@ def pet_kinds(held: HeldIndex, relation: str) -> list[HeldFact]:
     return [
         one for one in held.of_slot("pet_kind")
         if {kinds[word] for word in kinds if word in one.value.casefold()} == {relation}
-        and not NUMBER.search(one.value)
+        and not MANY.search(one.value)
     ]  # fmt: skip
 
 

@@ -511,7 +511,7 @@ def tokens_before(text: str, before: str) -> list[Token]:
     [*_, last] = filter(None, _SENTENCE_ENDS.split(before.strip()))
     asked = _ASKS_OTHERWISE.match(last)
     if asked and not (
-        _SECRET.search(_untold(before))
+        _SECRET.search(last if asked.lastgroup else _untold(before))
         or _KEYED.search(text)
         or (not asked.lastgroup and _BARE_CODE.fullmatch(text))
         or _ASKS_TOO.search(last, asked.end())

@@ -13,7 +13,7 @@ from turns import said
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.held_index import HeldIndex, key_of
-from shared_core.knowledge.revision import cascaded, revised
+from shared_core.knowledge.revision import Revision, cascaded, revised
 from shared_core.knowledge.tagged_ends import SURE, tagged_ends
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.slots import slot_of
@@ -262,6 +262,27 @@ def test_a_slot_that_was_ended_takes_a_new_value(rule, fact, texts, value):
         (one.operation, one.slot, one.value, one.pattern) for one in drafts
     ]
     assert not read([], texts[-1])
+
+
+@every_case(
+    (["my dog bruno died"], []), (["our cat milo passed away"], []), (["我家仓鼠死了"], []),
+    (["my boyfriend Tom and I got engaged"], ["Tom", "engaged"]),
+    (["me and my boyfriend Tom broke up"], []),
+    (["my dog Rex died so we got a dog called Max"], ["Max"]),
+    (["i have a dog", "my dog died"], []), (["i have two dogs", "my dog died"], ["two dogs"]),
+    (["我有一只猫", "我的猫死了"], []), (["im a nurse", "moved to york"], ["nurse", "York"]),
+    (["my dog is called waffles", "waffles loves the park"], ["Waffles"]),
+    (["我家狗叫可乐", "可乐喜欢玩球"], ["可乐", "玩球"]),
+)  # fmt: skip
+def test_who_is_gone_never_begins_and_a_name_is_no_liking(texts, values):
+    turns, revision, left = [turn(*one) for one in enumerate(texts)], Revision(), {}
+    for number, one in enumerate(turns):
+        for draft in revision.read(one, RuleExtractor().read([one], turns[:number]).facts):
+            if draft.operation == "assert":
+                left[draft.slot, draft.subject] = draft.value
+            elif draft.operation == "retract":
+                left.pop((draft.slot, draft.subject), None)
+    assert values == [*left.values()]
 
 
 ANNA = held("relation.girlfriend", "Anna")
