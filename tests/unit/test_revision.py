@@ -267,7 +267,7 @@ def test_a_slot_that_was_ended_takes_a_new_value(rule, fact, texts, value):
 @every_case(
     (["my dog bruno died"], []), (["our cat milo passed away"], []), (["我家仓鼠死了"], []),
     (["my boyfriend Tom and I got engaged"], ["Tom", "engaged"]),
-    (["me and my boyfriend Tom broke up"], []),
+    (["me and my boyfriend Tom broke up"], []), (["my friend Kim passed her exam"], ["Kim"]),
     (["my dog Rex died so we got a dog called Max"], ["Max"]),
     (["i have a dog", "my dog died"], []), (["i have two dogs", "my dog died"], ["two dogs"]),
     (["我有一只猫", "我的猫死了"], []), (["im a nurse", "moved to york"], ["nurse", "York"]),
