@@ -12,6 +12,7 @@ from typing import Final
 
 from shared_core.extraction.forget_requests import forget_requests, is_forget_request
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.asked_slots import names_slot, slots_asked
 from shared_core.nlp.changes import asks_how_it_was, tells_how_it_was
 from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import SPEAKER
@@ -103,6 +104,7 @@ def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
     is_on_topic = _topic_test(question)
     may_suppose, may_be_past = _supposes(question), asks_how_it_was(question)
     slots = relation_phrases.work_and_home_slots(question)
+    asked, kin = slots | slots_asked(question), set(relation_phrases.asked_kin(question))
 
     def answers(text: str) -> bool:
         if text.startswith(OWN_ANSWERS) or is_forget_request(text):
@@ -113,8 +115,9 @@ def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
         return (
             not is_of_thread
             or shares_words(stated, question)
+            or not kin.isdisjoint(relation_phrases.asked_kin(stated))
             or relation_phrases.names_slots(stated, slots)
-            or relation_phrases.states_slots(stated, slots)
+            or relation_phrases.states_slots(stated, asked)
         )
 
     return answers
@@ -138,6 +141,8 @@ def _stated(text: str, *, may_suppose: bool, may_be_past: bool) -> str:
 def _is_asked(clause: str, surely: float) -> bool:
     """Tell whether a clause asks. surely: the least chance to, if the rules take it for none."""
     act = dialogue_act(clause)
+    if surely == ASKS and slots_asked(clause):
+        return True
     if relation_phrases.is_question(clause):
         return is_question(clause) or act.statement < STATES
     return is_question(clause) or act.asks > surely
@@ -165,7 +170,8 @@ def _topic_test(question: str) -> Callable[[str], bool]:
     """
     kin = set(relation_phrases.asked_kin(question))
     topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))
-    is_of_user = relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question))
+    is_of_user = relation_phrases.asks_about_user(question) or names_slot(question)
+    is_of_user = is_of_user or bool(kin and SPEAKER.search(question))
     asks_who = ASKS_WHO.search(question)
     is_open = not (topic or kin or is_of_user or OF_AGENT.search(question))
 
@@ -175,7 +181,7 @@ def _topic_test(question: str) -> Callable[[str], bool]:
         shared = topic.intersection(search_terms(memory))
         if is_open or shared or kin.intersection(relation_phrases.asked_kin(memory)):
             return True
-        return bool(is_of_user) and not is_about_another(memory, slot="")
+        return is_of_user and not is_about_another(memory, slot="")
 
     return is_about_it
 

@@ -63,7 +63,7 @@ from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speake
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.runs import Fact
-from shared_core.privacy.sanitizing import TURNS_BEFORE, asks_before
+from shared_core.privacy.sanitizing import ASKED_BEFORE, asks_before
 from shared_core.recall.query import RecallOptions
 
 if TYPE_CHECKING:
@@ -382,7 +382,7 @@ class Conversations:
 
     async def _storable(self, scope: Scope, event: Event) -> Event:
         """Return a turn as it may be stored. An earlier turn may name what its value opens."""
-        earlier = await self.events(scope, TURNS_BEFORE) if asks_before([event]) else []
+        earlier = await self.events(scope, ASKED_BEFORE) if asks_before([event]) else []
         [turn] = self._handle.sanitizer.events([event], earlier)
         return turn
 

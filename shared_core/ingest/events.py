@@ -41,7 +41,7 @@ from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRow
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import (
-    TURNS_BEFORE,
+    ASKED_BEFORE,
     Intake,
     asks_before,
     is_small_talk,
@@ -241,7 +241,7 @@ async def turns_before(
     stored = await storage.events.thread_history(scope, thread_id, MOST_BEFORE)
     # A turn that is sent again is masked as it was: by the turns before it, not by the last ones.
     place = next((at for at, turn in enumerate(stored) if turn.event_id in ids), len(stored))
-    return stored[max(0, place - TURNS_BEFORE) : place]
+    return stored[max(0, place - ASKED_BEFORE) : place]
 
 
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:

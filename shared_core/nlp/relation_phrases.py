@@ -275,7 +275,7 @@ def without_kin(question: str, lang: Language) -> str:
     """Return a lower-case question with the user in the place of each relative of theirs."""
     if lang == "zh":
         return _own_kin(lang).sub("我", question)
-    return _own_kin(lang).sub(lambda match: "my" if match["owns"] else "i", question)
+    return _own_kin(lang).sub(lambda match: "i" if match["owns"] is None else "my", question)
 
 
 @lru_cache
@@ -284,7 +284,8 @@ def _own_kin(lang: Language) -> re.Pattern[str]:
     if lang == "zh":
         return re.compile(rf"[我咱](?:们|們|哋)?(?:家)?的?(?:[大小老二三]|两个|兩個)?{kin}(?:的)?")
     which = "(?:little |big |older |younger |eldest |oldest |youngest |two |three |both )?"
-    return re.compile(rf"\b(?:my|our) {which}{kin}(?P<owns>'s?)?", re.IGNORECASE)
+    owns = r"(?P<owns>'s?|(?= (?:names?|age|birthday|job|school|address|allerg\w+)$))?"
+    return re.compile(rf"\b(?:my|our) {which}{kin}{owns}", re.IGNORECASE)
 
 
 def kin_relation(name: str) -> str:

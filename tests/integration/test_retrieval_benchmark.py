@@ -110,7 +110,7 @@ HELD = [
     {"subject": "user", "slot words": "works at", "value": "Tarn"},
 ]
 LINES = [
-    {"lang": "en", "text": "I handed in my notice at Tarn", "held": HELD, "ends": [1]},
+    {"lang": "en", "text": "I no longer work for Tarn", "held": HELD, "ends": [1]},
     {"lang": "en", "text": "I moved to Bath", "held": HELD, "ends": [1]},
     {"lang": "en", "text": "we left Leeds at noon", "held": HELD, "ends": []},
 ]
