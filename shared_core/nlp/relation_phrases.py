@@ -106,6 +106,15 @@ def names_slots(text: str, slots: Iterable[str]) -> bool:
     return any(_asks_for(slot_relations()[slot], text) for slot in slots)
 
 
+def slots_of_word(word: str) -> frozenset[str]:
+    """Return the slots of work and home that a word asks for: "job" and "employer" for "work"."""
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and (known := _words(relation)) and known.question.fullmatch(word)
+    )
+
+
 def states_slots(text: str, slots: Collection[str]) -> bool:
     """Tell whether the rules read a value of one of these slots in a text: "I moved to Rome".
 

@@ -2,7 +2,8 @@
 
 from every_case import every_case
 
-from shared_core.extraction.forget_requests import forget_requests, is_about, topic_request
+from shared_core.extraction.forget_requests import forget_requests, topic_request
+from shared_core.extraction.forget_topics import is_about
 
 ASKED = {
     "Forget what I said about Theo": "Theo", "forget everything i told you about theo pls": "theo",
