@@ -18,10 +18,10 @@ from typing import Final
 from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.extraction.rule_reader import guarded
 from shared_core.extraction.trained_reader import joined, passages
-from shared_core.nlp import relation_phrases
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.nicknames import NICKNAME
+from shared_core.nlp.relation_phrases import asked_kin, slots_of_word
 from shared_core.nlp.rules import load_kin_words, load_rules
 from shared_core.nlp.slots import known_slot_names, slot_for_alias
 from shared_core.nlp.text import Language, is_question, normalised, search_terms
@@ -93,10 +93,10 @@ ENGLISH: Final = re.compile(
     + _TOPIC_EN
     + rf"(?:{_FROM_MEMORY_EN})?"
     + r"|forget about (?P<person>[\w' -]{2,40}?)"
-    + rf"|(?P<verb>{_FORGET_EN}|delete|erase|remove|wipe|drop) (?P<own>"
-    + r"(?:my|our|where|what|who|when|how) [^.!?;:]{2,60}?)"
     + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:(?:the \w+ )?about )?"
-    + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN})"
+    + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN}"
+    + rf"|(?P<verb>{_FORGET_EN}|delete|erase|remove|wipe|drop) (?P<own>"
+    + r"(?:my|our|where|what|which|who|when|how) [^.!?;:]{2,60}?))"
     + _ENDING_EN
     + r" ?[.!?]*",
     re.IGNORECASE,
@@ -124,8 +124,9 @@ CHINESE: Final = re.compile(
 )
 """A whole sentence that asks to forget a topic, unless it may tell what somebody forgot."""
 _FORGOT_ZH: Final = re.compile(r"忘了|忘记")
+_BIDDEN_ZH: Final = re.compile("[请帮]|麻烦|拜托|劳驾")
 _WILLED_ZH: Final = re.compile(
-    r"[请帮]|麻烦|拜托|劳驾|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
+    rf"{_BIDDEN_ZH.pattern}|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
 )
 """忘了 without such words tells what the user forgot: 忘了开会的事, 你把开会的事忘了吧."""
 _OF_TEXTS_ZH: Final = re.compile(r"(?:内容|记录|信息|消息|东西|部分|资料)们?$")
@@ -182,7 +183,7 @@ _NAMED_ZH: Final = re.compile(
 )
 """A person who left the user, or died. 小美的男朋友 is somebody else."""
 _ANYBODY_ZH: Final = re.compile(rf"(?:^|[，,。！!；;\s跟和与对给把被])(?P<name>{_NICKNAME})")
-_OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我的|我们?(?:家的?)?(?=..))", re.IGNORECASE)
+_OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?家?的|我们?家?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
 )
@@ -194,6 +195,8 @@ _NO_TOPIC: Final = frozenset({
     "一切", "所有", "刚才", "之前",
 })  # fmt: skip
 """What may stand where a topic stands, and names nothing."""
+_OF_KIN: Final = ("age", "birthday", "employer", "job", "place", "school")
+"""What a question may ask of somebody around the user."""
 _PRONOUNS: Final = frozenset({"她", "他"})
 HOLLOW: Final = frozenset(
     search_terms("my our the his her their some any thing stuff part story matter issue whole")
@@ -383,13 +386,14 @@ def _is_person(topic: str, sentence: str) -> bool:
 @lru_cache(maxsize=256)
 def slots_of_topic(topic: str) -> frozenset[str]:
     """Return the slots of the user that a topic names: "residence" for "my address"."""
-    asked = asked_slots(topic, known_slot_names())
+    of_kin = [f"relation.{kin}.{one}" for kin in asked_kin(topic) for one in _OF_KIN]
+    asked = asked_slots(topic, [*known_slot_names(), *of_kin])
     if not topic.casefold().startswith(("my ", "our ", "我")):
         return asked
     bare = _OF_TEXTS_ZH.sub("", _OWN.sub("", topic)).removesuffix("的")
     slot = slot_for_alias(bare.casefold().replace(" ", "_"))
     named = frozenset([slot]) & known_slot_names()
-    return asked | named | relation_phrases.slots_of_word(bare)
+    return asked | named | slots_of_word(bare)
 
 
 def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
@@ -409,7 +413,8 @@ def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
     named = _FRAME_ZH.match(what) if is_asked else None
     if named:
         return named["topic"] if not _PASSAGE.match(named["topic"]) else ""
-    return what if "忘" in verb and is_willed and what.startswith("我的") else ""
+    is_asked = is_willed if is_whole else bool(_BIDDEN_ZH.search(sentence))
+    return what if "忘" in verb and is_asked and what.startswith("我的") else ""
 
 
 def _chinese_person(sentence: str, message: str) -> str:

@@ -24,9 +24,8 @@ from shared_core.extraction.forget_requests import (
     slots_of_topic,
 )
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.nicknames import is_word
-from shared_core.nlp.relation_phrases import asked_kin, kin_relation
+from shared_core.nlp.relation_phrases import asked_kin, kin_of_word, kin_relation
 from shared_core.nlp.rules import load_kin_words, read_language
 from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms, stem
@@ -52,7 +51,8 @@ _HABITS: Final = frozenset(map(stem, (
 _DOES_EN: Final = (
     r"(?:(?:is|was|has|does|did|ca|wo)n't|is|was|has|had|does|did|says?|said|told|works?|lives?"
     r"|came|comes|went|goes|got|likes?|loves?|hates?|wants?|broke|rang|sold|bought|left|met|made"
-    r"|took|gave|sent|wrote|lost|won|ran|knows?|knew|thinks?|thought|\w{2,20}ed|and i|and my)\b"
+    r"|took|gave|sent|wrote|lost|won|ran|knows?|knew|thinks?|thought"
+    r"|\w{2,20}(?:ed|s)|and i|and my)\b"
 )
 """What a person does at the beginning of a clause: "Will rang", not "will it rain"."""
 _MONTHS: Final = frozenset({"april", "may", "june", "august", "summer", "autumn"})
@@ -103,13 +103,12 @@ class ForgetTopic:
 def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic:
     """Return what the topic of a request is among facts."""
     every = list(facts)
-    held = {one.slot for one in every if not is_name_slot(one.slot)}
-    if slots := slots_of_topic(request.topic) | asked_slots(request.topic, held):
+    if slots := slots_of_topic(request.topic):
         own = [one for one in every if _is_of_slots(one, slots)]
         return ForgetTopic(request=request, slots=slots, values=frozenset(one.value for one in own))
     people = [one for one in every if is_name_slot(one.slot) and one.value]
     bare = request.bare_topic
-    kin = _kin_called(bare)
+    kin = kin_of_word(bare) | kin_of_word(request.topic.removeprefix("我"))
     own = [one for one in people if _kin_of(one.slot) in kin or _is_called(one.value, bare)]
     names = {one.value for one in own}
     others = {_kin_of(one.slot) for one in people if one.value not in names}
@@ -155,20 +154,13 @@ def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> 
     bare, held = request.bare_topic, normalised(text)
     if any(one[0].isupper() and not _is_used(one, text) for one in _PART.findall(bare)):
         return False
-    return not (names and _is_word(bare)) and _spelled(
-        bare, held, frozenset(_LATIN_WORD.findall(held))
-    )
+    is_name = normalised(bare) in map(normalised, names)
+    return not is_name and _spelled(bare, held, frozenset(_LATIN_WORD.findall(held)))
 
 
 def _kin_of(slot: str) -> str:
     """Return "brother" of relation.brother.place, "" of any other slot."""
     return kin_relation(slot.split(".")[1]) if slot.startswith(_RELATION) else ""
-
-
-def _kin_called(topic: str) -> set[str]:
-    """Return the relation that a topic is a word for: "mother" for "mum"."""
-    known = {**load_kin_words("en"), **load_kin_words("zh")}.get(topic.casefold())
-    return {kin_relation(known)} if known else set()
 
 
 def _is_called(value: str, topic: str) -> bool:

@@ -56,6 +56,12 @@ def asked_kin(question: str) -> list[str]:
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
+def kin_of_word(word: str) -> frozenset[str]:
+    """Return the kinship relations that a word names: "mother" for "mum"."""
+    folded = word.casefold()
+    return frozenset(relation for relation, words in _kin_words().items() if folded in words)
+
+
 def is_kin(relation: str) -> bool:
     """Tell whether a relation is one to a relative or a pet."""
     return relation in _kin()
