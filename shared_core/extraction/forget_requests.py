@@ -30,6 +30,14 @@ from shared_core.nlp.typed_text import load_english_typing
 MAX_REQUEST_CHARACTERS: Final = 160
 """Maximum length of a sentence that is read as a request."""
 
+FOUND: Final = (
+    "The memory holds {} entries about what this message asks to forget. They are set aside when"
+    " the message is stored, and erased after 30 days."
+)
+NOTHING_FOUND: Final = (
+    "The memory holds nothing about what this message asks to forget, so nothing is forgotten."
+)
+"""What a model that answers a request is told."""
 FORGET: Final = "forget"
 """Tag of what a message asks to forget."""
 LEAST_SURE: Final = 0.7

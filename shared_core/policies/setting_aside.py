@@ -74,7 +74,7 @@ class SetAside:
     """Number of memories, and of facts and edges among them, that were set aside by a run.
 
     run_id: None if there was nothing to set aside. until: when they expire. is_too_much: nothing
-    was, because it would be more than allowed.
+    was, because these memories are more than allowed.
     """
 
     run_id: UUID | None
@@ -153,7 +153,7 @@ def set_aside(
         if not memories:
             return SetAside(run_id=None)
     if most is not None and len(memories) > most:
-        return SetAside(run_id=None, is_too_much=True)
+        return SetAside(run_id=None, memories=len(memories), is_too_much=True)
     done = SetAside(
         run_id=run_id, memories=len(memories), facts=len(facts), edges=len(ending),
         until=until,

@@ -17,6 +17,8 @@ from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
 from shared_core.extraction.forget_requests import (
+    FOUND,
+    NOTHING_FOUND,
     ForgetRequest,
     forget_requests,
     may_ask,
@@ -34,11 +36,14 @@ from shared_core.policies.setting_aside import (
     SetAside,
     set_aside,
 )
+from shared_core.ports.operations import Policy
 
 log = logging.getLogger("hippocampus")
 
 MAX_BY_MODEL: Final = 200
 """Maximum number of memories that one request found by a model sets aside."""
+NONE: Final = -1
+"""Maximum number of memories with which a policy only counts them."""
 MAX_FACTS: Final = 500
 """Maximum number of held facts, and of ended ones, among which a topic is looked up."""
 MAX_THREADS: Final = 20
@@ -145,6 +150,20 @@ class ForgetRequests:
         asked = _Asked(requests=requests, text=text)
         return [await self._carry_out(scope, asked)] if requests else []
 
+    async def notice(self, scope: Scope, text: str) -> str:
+        """Return what storing a text of the user will forget, for the model that answers it.
+
+        "" for a text that asks to forget nothing.
+        """
+        requests = await _requests(text) if self._is_on else ()
+        if not requests:
+            return ""
+        asked = _Asked(requests=requests, text=text)
+        storage = await self._handle.storage()
+        policy = await self._policy(scope, asked, NONE)
+        number = (await storage.query(scope_path(scope), policy)).memories
+        return FOUND.format(number) if number else NOTHING_FOUND
+
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic.
 
@@ -182,32 +201,36 @@ class ForgetRequests:
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
     async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
         storage = await self._handle.storage()
-        tenant, now = scope_path(scope), self._handle.clock()
-        topics, named = await self._topics(tenant, asked, now)
+        policy = await self._policy(scope, asked, most)
+        done = await storage.transact(scope_path(scope), policy)
+        if done.run_id is not None:
+            log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
+        return CarriedOut(topic=", ".join(one.topic for one in asked.requests), done=done)
+
+    async def _policy(
+        self, scope: Scope, asked: _Asked, most: int | None
+    ) -> Callable[[], Policy[SetAside]]:
+        """Return the policy that sets aside what requests are about."""
+        now = self._handle.clock()
+        topics, named = await self._topics(scope_path(scope), asked, now)
 
         def goes(one: HeldMemory) -> bool:
             is_kept = one.text == asked.text or one.text in asked.later
             return not is_kept and any(topic.has_text(one.text, one.role) for topic in topics)
 
         called = {one.request.topic for one in topics}.union(*(one.names for one in topics))
-        done = await storage.transact(
-            tenant,
-            partial(
-                set_aside,
-                uuid7(),
-                [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
-                goes,
-                {*map(normalised, called)},
-                asked.at or now,
-                now,
-                now + KEPT_FOR,
-                named,
-                most,
-            ),
+        return partial(
+            set_aside,
+            uuid7(),
+            [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
+            goes,
+            {*map(normalised, called)},
+            asked.at or now,
+            now,
+            now + KEPT_FOR,
+            named,
+            most,
         )
-        if done.run_id is not None:
-            log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
-        return CarriedOut(topic=", ".join(one.topic for one in asked.requests), done=done)
 
     async def _topics(
         self, tenant: str, asked: _Asked, now: datetime
