@@ -91,6 +91,7 @@ MAX_TOPIC_WORDS: Final = 4
 """Maximum number of spaces in a further topic of a list."""
 _MY_EN: Final = re.compile(r"(?:my|our) ", re.IGNORECASE)
 _MY_ZH: Final = re.compile("我的")
+_DELETE_ZH: Final = "忘了|忘掉|忘记|删了|删掉|删除|抹掉"
 ENGLISH: Final = re.compile(
     _COURTESY_EN
     + r"(?:(?:"
@@ -114,6 +115,21 @@ ENGLISH: Final = re.compile(
 "Forget about X" often means: never mind. It counts for somebody around the user, see _is_person().
 "Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
 """
+_LAST: Final = {
+    "en": re.compile(
+        rf"{_COURTESY_EN}(?:{_FORGET_EN}|delete|erase|drop) (?P<last>(?:what|everything|the thing)"
+        r" i(?:'ve| have)? just (?:said|told you|typed|wrote|sent|mentioned)"
+        r"|(?:my|that|the) last (?:message|thing i said|thing i told you))"
+        rf"{_ENDING_EN} ?[.!?]*",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        rf"(?=.{{0,30}}(?:{_DELETE_ZH}))(?:请|麻烦|帮我|那){{0,3}}(?:把|将)?(?:{_DELETE_ZH})?"
+        r"(?P<last>我刚[才刚](?:跟你|和你|对你)?[说講讲]的(?:那?句?话)?)(?:都|给){0,2}"
+        rf"(?:{_DELETE_ZH})?(?:吧|好吗|了|谢谢){{0,2}}[。！!.~～]*"
+    ),
+}
+"""A whole sentence that asks to forget the user's turn before it."""
 _BIDDEN_EN: Final = re.compile(
     r"\b(?:please|pls|plz|(?:can|could|would|will|like|want|need) (?:you|u|ya))\b", re.IGNORECASE
 )
@@ -216,11 +232,12 @@ HOLLOW: Final = frozenset(
 class ForgetRequest:
     """A request to forget a topic. is_whole: the turn says nothing else.
 
-    topic: as the user wrote it.
+    topic: as the user wrote it. is_of_last: it means the user's turn before, not a topic.
     """
 
     topic: str
     is_whole: bool
+    is_of_last: bool = False
 
     @property
     def bare_topic(self) -> str:
@@ -322,6 +339,9 @@ def _asked(sentence: str, lang: Language, message: str) -> Iterator[ForgetReques
     """Yield the requests of a sentence. is_whole: the sentence says nothing else."""
     plain = _plain(sentence)
     if len(plain) > MAX_REQUEST_CHARACTERS:
+        return
+    if last := _LAST[lang].fullmatch(plain):
+        yield ForgetRequest(topic=last["last"], is_whole=True, is_of_last=True)
         return
     person = _chinese_person(plain, _plain(message)) if lang == "zh" else ""
     if person:

@@ -92,6 +92,8 @@ class ForgetTopic:
 
     def has_text(self, text: str, role: str | None = "user") -> bool:
         """Tell whether a text is about the topic. role: who says it; None for no turn."""
+        if self.request.is_of_last:
+            return False
         if self.slots:
             repeats = role != "user" and any(_spelled(one, normalised(text)) for one in self.values)
             return repeats or bool(_own_words(self.request.bare_topic).search(text))
@@ -143,6 +145,8 @@ def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozens
                 for one in before
                 if one.event_id in of_topic or topic.has_text(one.text, one.role)
             }
+            own = [one.event_id for one in before if one.role == "user"]
+            gone |= {*own[-1:]} if request.is_of_last else set()
             gone |= {turn.event_id} if request.is_whole else set()
     return frozenset(gone)
 
@@ -202,7 +206,8 @@ def _is_used(name: str, text: str) -> bool:
     if not _spelled(name, normalised(text)):
         return False
     if HAN_CHARACTER.match(name):
-        return any(_is_used_here(name, text, one.start()) for one in re.finditer(name, text))
+        starts = (start for start in range(len(text)) if text.startswith(name, start))
+        return any(_is_used_here(name, text, start) for start in starts)
     return bool(_as_name(name, is_word=_is_word(name)).search(text))
 
 

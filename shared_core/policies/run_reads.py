@@ -21,6 +21,7 @@ from shared_core.ports.operations import (
     Select,
     compare,
     equal,
+    is_not_null,
     one_of,
     one_of_rows,
     open_after,
@@ -115,6 +116,14 @@ def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
         turns[memory_id].add((basis, (thread_id, event_id)))
     found = [*((row, None) for row in held), *((row, row[8]) for row in ended)]
     return [_held(row, sorted(turns[row[0]]), end) for row, end in found]
+
+
+def last_turn(thread_id: ThreadId, but: Sequence[str]) -> Policy[str | None]:
+    """Return the id of the newest remembered turn of the user in a thread, but for some turns."""
+    where = (equal("thread_id", thread_id), equal("role", "user"), is_not_null("memory_seq"))
+    order, limit = ("-memory_seq",), len(but) + 1
+    [rows] = yield [Select("events", ("event_id",), where, order=order, limit=limit)]
+    return next((row[0] for row in rows if row[0] not in but), None)
 
 
 def unread_turns(threads: int, limit: int) -> Policy[dict[ThreadId, list[Event]]]:

@@ -27,7 +27,7 @@ from shared_core.extraction.forget_requests import (
 from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_among
 from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
-from shared_core.policies.run_reads import held_facts, unread_turns
+from shared_core.policies.run_reads import held_facts, last_turn, unread_turns
 from shared_core.policies.setting_aside import (
     KEPT_FOR,
     NOTHING_NAMED,
@@ -139,7 +139,7 @@ class ForgetRequests:
                     at=turn.occurred_at,
                     later={one.text for one in turns[place + 1 :]}
                     - {one.text for one in turns[:place]},
-                    named=_asking(thread_id, turn) if requests[0].is_whole else NOTHING_NAMED,
+                    named=await self._beside(scope, thread_id, turns[place:], requests),
                 )
                 done.append(await self._carry_out(scope, asked))
         return done
@@ -153,10 +153,10 @@ class ForgetRequests:
     async def notice(self, scope: Scope, text: str) -> str:
         """Return what storing a text of the user will forget, for the model that answers it.
 
-        "" for a text that asks to forget nothing.
+        "" for a text that asks to forget nothing, or only the turn before it.
         """
         requests = await _requests(text) if self._is_on else ()
-        if not requests:
+        if not requests or any(one.is_of_last for one in requests):
             return ""
         asked = _Asked(requests=requests, text=text)
         storage = await self._handle.storage()
@@ -232,6 +232,26 @@ class ForgetRequests:
             most,
         )
 
+    async def _beside(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        turns: Sequence[Event],
+        requests: Sequence[ForgetRequest],
+    ) -> NamedBeside:
+        """Return the turn that asks, if it goes, and the one before it, if that is meant.
+
+        turns: the turn that asks, and those stored with it that are later.
+        """
+        asking = {(thread_id, turns[0].event_id)} if requests[0].is_whole else set()
+        meant: str | None = None
+        if any(one.is_of_last for one in requests):
+            storage = await self._handle.storage()
+            policy = partial(last_turn, thread_id, [one.event_id for one in turns])
+            meant = await storage.query(scope_path(scope), policy)
+        named = {(thread_id, meant)} if meant else set()
+        return NamedBeside(turns=frozenset(named), asking=frozenset(asking))
+
     async def _topics(
         self, tenant: str, asked: _Asked, now: datetime
     ) -> tuple[Sequence[ForgetTopic], NamedBeside]:
@@ -258,7 +278,3 @@ class ForgetRequests:
 
 def _is_of(fact: AnyFact, topics: Iterable[ForgetTopic]) -> bool:
     return any(one.has_fact(fact) for one in topics)
-
-
-def _asking(thread_id: ThreadId, turn: Event) -> NamedBeside:
-    return NamedBeside(asking=frozenset({(thread_id, turn.event_id)}))
