@@ -224,17 +224,19 @@ def _is_used_here(name: str, text: str, start: int) -> bool:
 @lru_cache(maxsize=64)
 def _as_name(name: str, *, is_word: bool) -> re.Pattern[str]:
     """Return the pattern of an English name where it is one; after "a" or "the" it is a word."""
-    word, capital = rf"{re.escape(name)}(?![a-z0-9])", re.escape(name[:1].upper() + name[1:])
-    if not is_word:
-        return re.compile(rf"(?<![a-z0-9])(?<!\ba )(?<!\ban )(?<!\bthe ){re.escape(name)}", re.I)
-    month = _AROUND_MONTH if name.casefold() in _MONTHS else ""
-    kin = "|".join(map(re.escape, sorted(load_kin_words("en"), key=len, reverse=True)))
-    return re.compile(
-        rf"(?i:\b(?:{kin}|told|met|saw|asked|called|named|dear) {word})"
-        rf"|(?i:(?:^|[.!?,;:] ?|\b(?:and|but|that|because|when|if) ){word}(?:'s\b| {_DOES_EN}))"
-        rf"|(?i:\b{word}'s (?=[a-z]))"
-        rf"|(?<=[a-z,;] )(?<!\bthe )(?<!\ba )(?<!\ban ){month}{capital}(?![A-Za-z0-9])"
-    )
+    word, no_article = re.escape(name), r"(?<!\ba )(?<!\ban )(?<!\bthe )"
+    found = rf"(?i:(?<![a-z0-9]){no_article}{word})"
+    if is_word:
+        capital = re.escape(name[:1].upper() + name[1:])
+        month = _AROUND_MONTH if name.casefold() in _MONTHS else ""
+        kin = "|".join(map(re.escape, sorted(load_kin_words("en"), key=len, reverse=True)))
+        begins = r"(?:^|[.!?,;:] ?|\b(?:and|but|that|because|when|if) )"
+        found = (
+            rf"(?i:\b(?:{kin}|told|met|saw|asked|called|named|dear) {word}\b"
+            rf"|{begins}{word}(?:'s\b| {_DOES_EN})|\b{word}'s (?=[a-z]))"
+            rf"|(?<=[a-z,;] ){no_article}{month}{capital}\b"
+        )
+    return re.compile(found)
 
 
 def _spelled(topic: str, held: str, words: Collection[str] = ()) -> bool:

@@ -46,7 +46,7 @@ NONE: Final = -1
 """Maximum number of memories with which a policy only counts them."""
 MAX_FACTS: Final = 500
 """Maximum number of held facts, and of ended ones, among which a topic is looked up."""
-MAX_THREADS: Final = 20
+MAX_THREADS: Final = 5
 """Maximum number of threads whose unread turns are read for facts about a topic."""
 MAX_UNREAD: Final = 50
 """Maximum number of unread turns of a thread that are read for facts about a topic."""
