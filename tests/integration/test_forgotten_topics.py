@@ -93,13 +93,6 @@ async def test_what_had_ended_is_told_to_no_question_about_the_past(talk, questi
     assert ["York", "Leeds"] == (await told())[0]
 
 
-async def test_the_name_of_a_relative_is_known(talk):
-    await talk.learn("我弟弟叫阿泽。", "我住在苏州。", "阿泽下周来看我。")
-    [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
-    assert gone.topic == "我弟弟"
-    await talk.keeps("阿泽是谁？", "苏州", gone="阿泽")
-
-
 async def test_a_topic_goes_in_each_form_of_its_word(talk):
     await talk.learn("I used to smoke but I quit.", "I am a social worker and I live in Leeds.")
     [gone] = (await talk.say("please forget what I told you about smoking")).set_aside

@@ -170,13 +170,6 @@ def test_a_text_is_about_a_topic_if_it_holds_its_words(topic, text, expected):
     assert is_about(request, text) is expected
 
 
-def test_other_names_of_a_topic_count():
-    request = topic_request("my brother")
-    assert request is not None
-    assert request.bare_topic == "brother"
-    assert is_about(request, "Emil is eight.", ["Emil"])
-
-
 MAREK = "my brother is called marek/my brother lives in gdansk/i work at ikea"
 WORK = "I work at Ikea/My mum works at Shell/The shower does not work/My work bores me"
 HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别告诉别人"
@@ -198,7 +191,7 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("Nora is a vet/Theo bakes/Ann sings", "Forget everything about Theo and Nora", "01"),
     ("小雨是我女朋友/今天下小雨/我和小雨去看海", "把小雨的事忘了吧", "02"),
     ("我同事叫高兴/我今天很高兴/高兴要调走了", "忘掉我说的高兴的事", "02"),
-    ("我弟弟叫阿泽/我喜欢茶", "把阿泽的事忘了吧，我现在住在苏州", "0"),
+    ("我弟弟叫阿泽/我住在杭州/阿泽下周来看我", "把我弟弟的事忘了吧，我喜欢茶", "02"),
     ("我有糖尿病/我奶奶有哮喘/我住在杭州", "请忘掉我的病", "0"),
 )  # fmt: skip
 def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request_, gone):
