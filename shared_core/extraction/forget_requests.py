@@ -105,7 +105,8 @@ ENGLISH: Final = re.compile(
     + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:(?:the \w+ )?about )?"
     + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN}"
     + rf"|(?P<verb>{_FORGET_EN}|delete|erase|remove|wipe|drop) (?P<own>"
-    + r"(?:my|our|where|what|which|who|when|how) [^.!?;:]{2,60}?))"
+    + r"(?:my|our|where|what|which|who|when|how) [^.!?;:]{2,60}?)"
+    + r"|forget (?P<name>[\w' -]{2,40}?))"
     + _ENDING_EN
     + r" ?[.!?]*",
     re.IGNORECASE,
@@ -388,14 +389,14 @@ def _english_topic(sentence: str, *, is_whole: bool) -> str:
     match = ENGLISH.fullmatch(sentence)
     if match is None:
         return ""
-    if person := match["person"]:
+    if person := match["person"] or match["name"]:
         return person if _is_person(person, sentence) else ""
     if own := match["own"]:
         is_slot = is_whole and all(map(slots_of_topic, _parts(own, "en")))
         is_bidden = re.match(_FORGET_EN, match["verb"]) and _BIDDEN_EN.search(sentence)
         return own if is_slot or (is_bidden and _OWN.match(own)) else ""
     topic = match["topic"] or match["known"] or ""
-    *_, last = topic.split(", ")
+    *_, last = re.split(", | - ", topic)
     return topic if last == topic or re.search(r"\b(?:and|or)\b|&", last) else ""
 
 
