@@ -50,12 +50,14 @@ class _RecalledContext(NamedTuple):
     Attributes:
         summary: Of its thread.
         past: Facts that ended and that the question asks for.
+        notice: What storing the message will forget.
     """
 
     hits: Sequence[Hit] = ()
     summary: Memory | None = None
     profile: str | None = None
     past: Sequence[Fact] = ()
+    notice: str = ""
 
 
 class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -225,7 +227,12 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         with self._shielded("recalling what ended"):
             async with asyncio.timeout(self._deadline_s):
                 past = await self._engine.facts.asked_of_the_past(scope, text)
-        answer = _RecalledContext(hits, summary, profile, past)
+        notice = ""
+        with self._shielded("looking for what is to be forgotten"):
+            if self._ingests:
+                async with asyncio.timeout(self._deadline_s):
+                    notice = await self._engine.forget_requests.notice(scope, text)
+        answer = _RecalledContext(hits, summary, profile, past, notice)
         self._keep(key, answer)
         return answer
 
@@ -258,6 +265,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self._max_tokens,
             profile=answer.profile,
             summary=summary,
+            notice=answer.notice,
             count=count,
         ).prompt
         if not block or turn is None:

@@ -305,7 +305,7 @@ class MemoryEngine:
             session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
         asking = [one for one in events if one.event_id in done.new | done.edited]
-        gone = await self.forget_requests.in_turns(scope, asking)
+        gone = await self.forget_requests.in_turns(scope, ThreadId(thread_id), asking)
         return NewTurns(done.new, gone, edited=done.edited)
 
     async def leave_turns(self, scope: Scope, thread_id: str, ids: Collection[str]) -> Set[str]:

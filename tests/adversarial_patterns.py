@@ -32,6 +32,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.affect._any_feeling", ("en", "zh")),
     ("shared_core.nlp.affect.load_weights", ()),
     ("shared_core.extraction.forget_requests._own_person", ()),
+    ("shared_core.extraction.forget_topics._illness", ()),
     ("shared_core.nlp.keywords_and_topics._topics", ()),
     ("shared_core.nlp.noun_phrases_zh._surnamed", ()),
     ("shared_core.nlp.relation_phrases._any_kin", ()),

@@ -56,6 +56,12 @@ def asked_kin(question: str) -> list[str]:
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
+def kin_of_word(word: str) -> frozenset[str]:
+    """Return the kinship relations that a word names: "mother" for "mum"."""
+    folded = word.casefold()
+    return frozenset(relation for relation, words in _kin_words().items() if folded in words)
+
+
 def is_kin(relation: str) -> bool:
     """Tell whether a relation is one to a relative or a pet."""
     return relation in _kin()
@@ -104,6 +110,15 @@ def work_and_home_slots(question: str) -> frozenset[str]:
 def names_slots(text: str, slots: Iterable[str]) -> bool:
     """Tell whether a text names one of these slots: "job" for employer."""
     return any(_asks_for(slot_relations()[slot], text) for slot in slots)
+
+
+def slots_of_word(word: str) -> frozenset[str]:
+    """Return the slots of work and home that a word asks for: "job" and "employer" for "work"."""
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and (known := _words(relation)) and known.question.fullmatch(word)
+    )
 
 
 def states_slots(text: str, slots: Collection[str]) -> bool:
