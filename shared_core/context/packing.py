@@ -170,6 +170,9 @@ LAST_TAKEN: Final[Sequence[Section]] = (
 CHARACTERS_A_TOKEN: Final = 8
 """Characters counted first for each token of room; nearly every text has more tokens than that."""
 
+COUNTED_AT_ONCE: Final = 4_000
+"""Characters of a long text that are counted before its tokens are compared with the room."""
+
 FIRST_CUT: Final = 0.5
 """Share of its section's room that a cut item may take while others wait."""
 
@@ -448,9 +451,11 @@ def _weigh(entry: WindowCandidate, room: int, count: Costs, layout: Layout) -> N
     """Count an item if its text might fit into room tokens. Else set entry.at_least above room."""
     if entry.item.tokens or entry.at_least > room:
         return
-    beginning = entry.item.text[: CHARACTERS_A_TOKEN * (max(room, 0) + 1)]
-    if len(beginning) < len(entry.item.text):
-        at_least = count(beginning) - 1  # its last token may have been cut
+    text, at_least = entry.item.text, 0
+    end = CHARACTERS_A_TOKEN * (max(room, 0) + 1)
+    for start in range(0, end if end < len(text) else 0, COUNTED_AT_ONCE):
+        part = text[start : min(start + COUNTED_AT_ONCE, end)]
+        at_least += count(part) - 1  # its last token may have been cut
         if at_least > room:
             entry.at_least = at_least
             return
