@@ -18,7 +18,7 @@ from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer import lines, sources
 from shared_core.transfer.importing import texts_of_fields
 from shared_core.transfer.lines import opened
-from shared_core.transfer.sources.json_file import JsonFile, _Shape
+from shared_core.transfer.sources.json_file import CHUNK, JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -275,6 +275,7 @@ def test_a_cut_off_file_is_named_and_a_refusal_does_not_quote_the_export(tmp_pat
     (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
     (b" " * 2_000_000 + b'{"a":' * 40_000, "is nested more than 500 levels deep"),
     (b'[{"mapping": "' + b"a" * 101_000_000, "holds a text of more than 100 MB"),
+    (b'["' + b"a" * (CHUNK - 3) + b'\\"' + b"[" * 600 + b'"]', "is of no product"),
     (b'"{' + b" " * 101_000_000, "is one text of more than 100 MB"),
 )  # fmt: skip
 def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
@@ -283,17 +284,6 @@ def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:
         list(sources.open_source(file).records())
     assert "\n" not in str(caught.value)
-
-
-@every_case(
-    [b'["', b"a\\", b'"b]', b'", [', b"[]]", b"]"], [b'["\\\\', b'\\"', b'[[["', b"]"],
-    [b'["\\\\"]'],
-)  # fmt: skip
-def test_a_text_is_followed_over_the_pieces_in_which_it_is_read(pieces):
-    shape = _Shape("a.json")
-    for piece in pieces:
-        shape.read(piece)
-    assert (0, None, b"") == (shape._depth, shape._text, shape._cut)
 
 
 def test_what_has_no_end_or_hides_its_size_is_refused_before_it_is_read(tmp_path, monkeypatch):
