@@ -121,7 +121,7 @@ def _is_unseen(character: str) -> bool:
     return character in FILLERS or unicodedata.category(character) in UNSEEN
 
 
-class _Reading(dict[int, str]):
+class _ReadCharacters(dict[int, str]):
     """Translates a text to what Tags compares. unseen: for invisible characters."""
 
     def __init__(self, unseen: str) -> None:
@@ -138,8 +138,8 @@ class _Reading(dict[int, str]):
         return self[code]
 
 
-_JOINED: Final = _Reading("")
-_SPACED: Final = _Reading(" ")
+_JOINED: Final = _ReadCharacters("")
+_SPACED: Final = _ReadCharacters(" ")
 
 
 OUR_TAGS: Final = Tags((*READING_ORDER, "past_conversations"))

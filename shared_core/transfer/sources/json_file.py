@@ -95,7 +95,7 @@ class JsonFile:
         ijson's parser in C reads a number that Python refuses through a null pointer. Raises
         InvalidInput for a document that would fill the memory.
         """
-        before, parser, shape, is_json = b"", ijson, _Shape(self.name), False
+        before, parser, shape, is_json = b"", ijson, _JsonBounds(self.name), False
         with self._opened() as file:
             while chunk := file.read(CHUNK):
                 if not is_json and not (is_json := chunk.lstrip().startswith(BEGINS)):
@@ -164,7 +164,7 @@ class JsonFile:
         return f"is no valid JSON: {reason}. Export it again"
 
 
-class _Shape:
+class _JsonBounds:
     """Checks the levels and the texts of a JSON document by its bytes, before it is parsed."""
 
     def __init__(self, name: str) -> None:
