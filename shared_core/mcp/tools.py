@@ -15,12 +15,14 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
+from shared_core.core.delimiters import OUR_TAGS
 from shared_core.core.domain import GivenRole, NewMemory
 from shared_core.core.ids import id_of_text
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
 from shared_core.nlp.uncertainty import shown_text
+from shared_core.privacy.sanitizing import off_loop
 from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
@@ -304,17 +306,19 @@ class MemoryTools:
         """Return the memories that answer a question, best first."""
         scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
+        texts = [shown_text(hit.memory) for hit in hits]
+        contents = await off_loop(texts, lambda: [*map(OUR_TAGS.escaped, texts)])
         return RecallReply(
             memories=[
                 RecalledMemory(
                     key=hit.memory.key,
-                    content=shown_text(hit.memory),
+                    content=content,
                     kind=hit.memory.kind,
                     score=hit.score,
                     occurred_at=hit.memory.occurred_at,
                     uncertain=hit.memory.doubted_at is not None,
                 )
-                for hit in hits
+                for hit, content in zip(hits, contents, strict=True)
             ]
         )
 

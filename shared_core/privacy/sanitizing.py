@@ -166,7 +166,8 @@ class Intake:
 
 def asks_before(events: Sequence[Event]) -> bool:
     """Tell whether one of the first of some turns may hold a value that an earlier one names."""
-    return any(may_hold_value(narrow(event.text.strip())) for event in events[:ASKED_BEFORE])
+    first = (event.text.strip() for event in events[:ASKED_BEFORE])
+    return any(may_follow(text) and may_hold_value(narrow(text)) for text in first)
 
 
 def text_before(turns: Sequence[Event]) -> str:

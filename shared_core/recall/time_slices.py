@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, get_args
 
+from shared_core.core.delimiters import OUR_TAGS
 from shared_core.core.domain import Hit, JsonValue, Memory
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment, check_period
@@ -82,7 +83,7 @@ def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
     """
     shown: list[dict[str, str]] = []
     for memory in found.memories:
-        text = shown_text(memory)
+        text = OUR_TAGS.escaped(shown_text(memory)[: max(characters, 0) + 1])
         text = text if len(text) <= characters else f"{text[:characters]} […]"
         characters -= len(text)
         if characters < 0 and shown:

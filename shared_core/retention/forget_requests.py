@@ -37,6 +37,7 @@ from shared_core.policies.setting_aside import (
     set_aside,
 )
 from shared_core.ports.operations import Policy
+from shared_core.privacy.sanitizing import LONG_TEXTS
 
 log = logging.getLogger("hippocampus")
 
@@ -113,7 +114,9 @@ class NewTurns(set[str]):
 
 async def _requests(text: str) -> Sequence[ForgetRequest]:
     """Return the requests in a text, read beside the event loop."""
-    return await asyncio.to_thread(forget_requests, text) if may_ask(text) else ()
+    if len(text) < LONG_TEXTS and not may_ask(text):
+        return ()
+    return await asyncio.to_thread(forget_requests, text)
 
 
 class ForgetRequests:

@@ -83,6 +83,7 @@ def test_an_async_embedder_survives_a_change_of_loop():
 @every_case(
     ([[math.nan, 1.0]], "NaN"), ([[math.inf, 1.0]], "infinite"),
     ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"), ([[1.0, 2.0], [1.0]], "unequal length"),
+    ([[0.5] * 20_000], "vectors of 20,000 numbers, and a database holds at most 16,000"),
     ([], "shape"), ([[]], "shape"), ("text", "no numbers|shape"), (None, "shape|no numbers"),
 )  # fmt: skip
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):

@@ -1,6 +1,7 @@
 """Exports of other products become records; what is no export is refused in one sentence."""
 
 import json
+import os
 import zipfile
 from collections import Counter
 from datetime import UTC, datetime
@@ -14,9 +15,10 @@ from langgraph.store.base import get_text_at_path, tokenize_path
 
 from langgraph_store.operations import text_of_field
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.transfer import sources
+from shared_core.transfer import lines, sources
 from shared_core.transfer.importing import texts_of_fields
-from shared_core.transfer.sources.json_file import JsonFile
+from shared_core.transfer.lines import opened
+from shared_core.transfer.sources.json_file import CHUNK, JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -271,6 +273,10 @@ def test_a_cut_off_file_is_named_and_a_refusal_does_not_quote_the_export(tmp_pat
     ('[{"mapping": "上'.encode()[:-1], "was cut off"),
     (b'"{\\"results\\": ', "was cut off"), (b"SQLite format 3\x00", "is no JSON"),
     (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
+    (b" " * 2_000_000 + b'{"a":' * 40_000, "is nested more than 500 levels deep"),
+    (b'[{"mapping": "' + b"a" * 101_000_000, "holds a text of more than 100 MB"),
+    (b'["' + b"a" * (CHUNK - 3) + b'\\"' + b"[" * 600 + b'"]', "is of no product"),
+    (b'"{' + b" " * 101_000_000, "is one text of more than 100 MB"),
 )  # fmt: skip
 def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     file = tmp_path / "odd.json"
@@ -278,6 +284,23 @@ def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
     with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:
         list(sources.open_source(file).records())
     assert "\n" not in str(caught.value)
+
+
+def test_what_has_no_end_or_hides_its_size_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    with zipfile.ZipFile(bomb := tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("conversations.json", b" " * 3_000_000)
+    with pytest.raises(InvalidInput, match="unpacks to 3,000,000 bytes, more than 200 times"):
+        sources.open_source(bomb)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for endless in (Path("/dev/zero"), pipe):
+        with pytest.raises(InvalidInput, match="is a device or a pipe"):
+            sources.open_source(endless)
+    with pytest.raises(NotFound, match="'/proc/self/mem' cannot be read"):
+        opened(Path("/proc/self/mem"))
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1_000_000)
+    (long := tmp_path / "long.jsonl").write_bytes(b"a" * 1_000_001)
+    with opened(long) as file, pytest.raises(InvalidInput, match="a line of more than 1 MB"):
+        list(lines.lines_of(file, "long.jsonl"))
 
 
 def test_a_file_of_another_product_is_named_with_the_way_out():
@@ -347,7 +370,7 @@ def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
     odd["mapping"]["a1"]["message"]["content"]["content_type"] = {}
     file = written(tmp_path / "chatgpt.json", [odd])
     assert (3, 2) == (len(turns(file)), skipped(file)[UNREADABLE])
-    deep = '{"a": ' * 3000 + "7" + "}" * 3000
+    deep = '{"a": ' * 490 + "7" + "}" * 490
     file = tmp_path / "m.json"
     tea = '{"id": "1", "memory": "tea", "metadata": {"a": 1E+5000, "b": 7}}'
     file.write_text(f'[{tea}, {{"id": "2", "memory": "milk", "metadata": {deep}}}]', "utf-8")
