@@ -194,6 +194,8 @@ def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(dsn, signals
         worker.send_signal(number)
         if number == signal.SIGTERM:
             wait_for(worker, words)
+        else:
+            worker.stderr.read()  # until the program is dead, which still reads its stdin
     end_of(worker, exit_code)  # which closes what embed() reads
     assert [state] == jobs(dsn)
     if "running" == state[0]:  # what a killed worker had is taken over when its lease ends
