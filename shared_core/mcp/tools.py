@@ -102,10 +102,16 @@ class RecalledMemory(BaseModel):
     uncertain: bool = Field(description="Whether a later message may have ended this fact.")
 
 
+class ExplainedMemory(RecalledMemory):
+    """A memory, its score and the parts of it."""
+
+    parts: dict[str, float] = Field(description="The parts of the score.")
+
+
 class RecallReply(BaseModel):
     """The answer of recall, best first."""
 
-    memories: list[RecalledMemory]
+    memories: list[ExplainedMemory | RecalledMemory]
 
 
 class Concluded(BaseModel):
@@ -300,21 +306,28 @@ class MemoryTools:
         query: Annotated[Text, Field(description="A question or search words.")],
         user_id: UserId = None,
         limit: Annotated[int, Field(ge=1, le=MAX_MEMORIES)] = 10,
+        explain: Annotated[bool, Field(description="Add the parts of each score.")] = False,
     ) -> RecallReply:
         """Return the memories that answer a question, best first."""
         scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
+        memories = [
+            RecalledMemory(
+                key=hit.memory.key,
+                content=shown_text(hit.memory),
+                kind=hit.memory.kind,
+                score=hit.score,
+                occurred_at=hit.memory.occurred_at,
+                uncertain=hit.memory.doubted_at is not None,
+            )
+            for hit in hits
+        ]
+        if not explain:
+            return RecallReply(memories=memories)
         return RecallReply(
             memories=[
-                RecalledMemory(
-                    key=hit.memory.key,
-                    content=shown_text(hit.memory),
-                    kind=hit.memory.kind,
-                    score=hit.score,
-                    occurred_at=hit.memory.occurred_at,
-                    uncertain=hit.memory.doubted_at is not None,
-                )
-                for hit in hits
+                ExplainedMemory(**dict(one), parts=dict(hit.parts))
+                for one, hit in zip(memories, hits, strict=True)
             ]
         )
 

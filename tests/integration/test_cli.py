@@ -87,10 +87,10 @@ def test_recall_explains_itself(shared_dsn, scope):
     assert [["1", "Alice", "plays"], ["2", "Her", "cat"]] == [hit[:3] for hit in hits]
     shown = " ".join(rows)
     assert all(told in shown for told in ("[bold]", "semantic ·", "cello,", "Alice,", "play"))
-    first, second = map(json.loads, succeed(*question, "--json").splitlines())
+    first, second = map(json.loads, succeed(*question, "--json", "--explain").splitlines())
     assert (key, ["cello", "Alice", "play"]) == (first["key"], first["matched"])
     assert first["score"] > second["score"] and "meaning" in first["parts"]
-    by_words = succeed(*question, "--json", "--ranking", "bm25", "--limit", "1")
+    by_words = succeed(*question, "--json", "--explain", "--ranking", "bm25", "--limit", "1")
     assert json.loads(by_words)["score"] == json.loads(by_words)["parts"]["bm25"]
     assert "score" in succeed(*question, "--explain", "--ranking", "vector")
     for form in ("--explain", "--json"):

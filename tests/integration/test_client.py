@@ -77,6 +77,8 @@ async def keep_memories(client: HippocampusClient, memory: MemoryEngine) -> None
     assert ["画"] == (await client.remember(user_id="小朱", memories=[new])).keys
     found = await client.recall(user_id="ana", query="What does Ana drink?", limit=1)
     assert ["Ana drinks green tea."] == [one.text for one in found.hits] and not found.degraded
+    told = await client.recall(user_id="ana", query="What does Ana drink?", limit=1, explain=True)
+    assert {} == found.hits[0].parts and "meaning" in told.hits[0].parts
     [hit] = (await client.search(user_id="小朱", query="谁喜欢画画？")).hits
     assert "灿灿喜欢画画" == hit.text and 0 < hit.score <= 1
     then = {"known": NOON}
