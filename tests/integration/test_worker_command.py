@@ -85,7 +85,7 @@ def test_once_does_what_is_due_and_ends(dsn):
     hand_over(dsn, ["tomorrow"], delay_s=86_400)
     log = end_of(start(dsn, "--once"))
     assert "2 jobs done, 0 tries failed" in log
-    assert "job" in log and "Lisbon" not in log
+    assert "job" in log and "Lisbon" not in log and "waits for jobs in schema 'hippo" in log
     assert ["completed", "completed", "pending"] == [status for status, _ in jobs(dsn)]
     assert {"User lives in Lisbon."} == statements(dsn)
 
@@ -101,7 +101,8 @@ def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn):
         for number in range(6):
             run_sync(memory.process_memory("I live in Lisbon.", f"user{number}", app="app"))
     assert ["active"] * 6 == conversations(dsn)
-    assert "6 jobs done, 0 tries failed" in end_of(start(dsn, "--once"))
+    log = end_of(start(dsn, "--once"))
+    assert "6 conversations ended" in log and "6 jobs done, 0 tries failed" in log
     assert ["ended"] * 6 == conversations(dsn)
 
 
