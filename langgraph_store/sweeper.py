@@ -12,7 +12,7 @@ from concurrent.futures import InvalidStateError
 from contextlib import suppress
 
 from langgraph_store.awaitables import Task
-from shared_core.core import in_background, log_failure
+from shared_core.core import in_background, reason
 from shared_core.lifecycle import MemoryClosed
 
 log = logging.getLogger("hippocampus")
@@ -102,7 +102,8 @@ def _sweep_on(
             log.debug("no sweep: the memory is closed")
         except Exception as error:  # noqa: BLE001 # nobody joins this thread: it goes on
             if not stopped.is_set():
-                log_failure("a sweep of expired items, which the next one does,", error)
+                what = "a sweep of expired items failed, the next one tries again: %s"
+                log.error(what, reason(error))
         del method
     with suppress(InvalidStateError):  # the caller cancelled it, which stopped the sweeper
         done.set_result(None)

@@ -64,6 +64,11 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def message(error: BaseException) -> str:
+    """Return the type and the message of an error that quotes no user, in one line."""
+    return _one_line(f"{type(error).__name__}: {error}")
+
+
 def places(error: BaseException) -> str:
     """Return the last frames of an error and of its first cause, innermost first, in one line."""
     told = _places(error)

@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from shared_core.core.domain import Memory, MemoryId
 from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
-from shared_core.core.failure_reason import reason
+from shared_core.core.failure_reason import message
 from shared_core.core.namespaces import memories_namespace, path_end, scope_path
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
@@ -248,7 +248,7 @@ class ResidentIndexes:
                 await self._load(key)
             except Exception as error:  # noqa: BLE001 # others wait; the statement answers this one
                 if not self._is_closed:
-                    log.warning("an index of recall was not read: %s", reason(error))
+                    log.warning("an index of recall was not read: %s", message(error))
                 self._refuse(key)
             except BaseException:
                 self._is_reading = False
