@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -210,8 +210,10 @@ class MemoryPlugin(BasePlugin):
     ) -> None:
         end = asyncio.get_running_loop().time() + CLOSE_S
         with self._shielded("draining"):
-            async with asyncio.timeout_at(end):
-                drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
+            drained = [False]
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
             if not all(drained):
                 _log.warning("plugin %s: closed with work still in the queue", self.name)
         with self._shielded("closing"):
@@ -303,7 +305,7 @@ class MemoryPlugin(BasePlugin):
             return
         service = self._service(context)
         zone = {"timezone": of_user} if (of_user := timezone_of(session.state)) else {}
-        await service.engine.warm_up(model=False)
+        await service.engine.warm_up(model=False, remote_s=REMEMBER_S)
         ingestion = service.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,

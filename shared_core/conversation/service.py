@@ -509,6 +509,8 @@ class ConversationExpiry(PeriodicTask):
         finally:
             now = self._clock()
             await task.end(worker_id, now, now, {"ended": ended})
+            if ended:
+                log.info("%d conversations ended: jobs of the queue draw their facts", ended)
 
     def _waits_s(self) -> tuple[float, float]:
         return 0.0, self._every_s()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-import traceback
 from datetime import UTC, datetime
 
 import orjson
@@ -13,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shared_core.core.failure_reason import places
 from shared_core.core.ids import uuid7
 from shared_core.http.problems import DETAIL_OF, problem, request_id
 
@@ -85,7 +85,7 @@ class RequestLog:
     async def _failed(
         self, error: Exception, status: int, scope: Scope, receive: Receive, send: Send
     ) -> int:
-        log.error("unexpected %s at %s", type(error).__name__, _places(error))
+        log.error("unexpected %s at %s", type(error).__name__, places(error))
         if not status:
             await problem(500, "internal", DETAIL_OF["internal"])(scope, receive, send)
         return status or 500
@@ -100,12 +100,3 @@ def _fields(scope: Scope, status: int, started: float) -> dict[str, object]:
         "duration_ms": round((time.perf_counter() - started) * 1000, 1),
         "token_id": getattr(caller, "token_id", None),
     }
-
-
-def _places(error: Exception) -> str:
-    """Return the frames of an error without its message, which may contain a user's words."""
-    frames = traceback.extract_tb(error.__traceback__)[-5:]
-    return " < ".join(
-        f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
-        for frame in reversed(frames)
-    )

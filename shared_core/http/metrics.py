@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Request
 from opentelemetry import metrics as api
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
@@ -15,9 +15,9 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from shared_core.core import telemetry
+from shared_core.http.access import reader_of_metrics
 from shared_core.http.answers import PROBLEMS
 from shared_core.http.problems import ProblemError
-from shared_core.http.routes import Who
 
 router = APIRouter(tags=["health"])
 
@@ -67,17 +67,19 @@ class Scrape:
 
 
 @router.get(
-    "/metrics", responses={200: ANSWER, **PROBLEMS}, response_class=Response, response_model=None
+    "/metrics",
+    responses={200: ANSWER, **PROBLEMS},
+    response_class=Response,
+    response_model=None,
+    dependencies=[Depends(reader_of_metrics)],
 )
 async def read_metrics(
-    request: Request, who: Who, accept: Annotated[str, Header(include_in_schema=False)] = ""
+    request: Request, accept: Annotated[str, Header(include_in_schema=False)] = ""
 ) -> Response:
     """Return the metrics of this process and of the queue, of all applications together.
 
-    They name no application and no user. A token for some users alone is refused.
+    They name no application and no user. They need a token for metrics, which opens nothing else.
     """
-    if who.users is not None:
-        raise ProblemError(403, "forbidden", "Metrics need a token for a whole application.")
     scrape: Scrape | None = request.app.state.scrape
     found = await asyncio.to_thread(scrape.text, accept) if scrape else None
     if found is None:

@@ -62,9 +62,9 @@ class TimeSlice:
     hits: tuple[Hit, ...] = ()
     buckets: tuple[TimeBucket, ...] = ()
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return a JSON object; times in ISO 8601."""
-        found: list[JsonValue] = [hit.to_dict() for hit in self.hits]
+    def to_dict(self, *, explain: bool = False) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601. explain: add the parts of each score."""
+        found: list[JsonValue] = [hit.to_dict(explain=explain) for hit in self.hits]
         return {
             "begin": self.begin.isoformat() if self.begin else None,
             "end": self.end.isoformat() if self.end else None,

@@ -99,6 +99,13 @@ def test_functions_stay_short():
     ]
 
 
+def test_a_failure_is_one_line_in_the_log():
+    for file, call in nodes_of(ast.Call):
+        is_traced = "exception" == getattr(call.func, "attr", "") and call.args
+        named = {word.arg for word in call.keywords}
+        assert not is_traced and "exc_info" not in named, f"{file}:{call.lineno}: log_failure()"
+
+
 def test_the_engine_has_one_shape():
     """Decision 15: services are attributes, not bases, and none waits for a sibling's open()."""
     from shared_core.engine import MemoryEngine

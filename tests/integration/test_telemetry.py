@@ -353,13 +353,21 @@ def test_a_running_server_is_scraped(dsn, tmp_path):
     assert [] == [word for word in private if word in answer.text]
 
 
-async def test_metrics_need_a_token_for_a_whole_application(memory):
+async def test_metrics_need_a_token_that_opens_them_alone(memory):
     points()  # sets a provider up
     of_user = await memory.tokens.create("one", users=["ana"])
-    of_app = await memory.tokens.create("monitoring")
-    for token, status in ((of_user.text, 403), (of_app.text, 200), ("hippo_wrong", 401)):
-        async with client_of(memory, token=token) as client:
+    of_app = await memory.tokens.create("one")
+    of_all = await memory.tokens.create("one", opens="metrics")
+    for token, status in ((of_user, 403), (of_app, 403), (of_all, 200)):
+        async with client_of(memory, token=token.text) as client:
             assert status == (await client.get("/metrics")).status_code
+            reads = await client.get("/memories", params={"user_id": "ana"})
+            assert {200: 403, 403: 200}[status] == reads.status_code
+    assert await memory.tokens.verify(of_all.text) is None  # so no other server lets it in
+    with pytest.raises(InvalidInput, match="leave users out"):
+        await memory.tokens.create("one", users=["ana"], opens="metrics")
+    async with client_of(memory, token="hippo_wrong") as client:
+        assert 401 == (await client.get("/metrics")).status_code
     async with client_of(memory, host="example.org") as client:
         assert 403 == (await client.get("/metrics")).status_code
 

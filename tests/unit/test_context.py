@@ -123,7 +123,7 @@ def test_the_prompt_shows_each_section_between_its_tags_in_reading_order():
 
 
 def test_the_window_as_json_tells_where_each_line_comes_from_and_what_it_costs():
-    window = full_window().to_dict()
+    window = full_window().to_dict(explain=True)
     assert window == json.loads(json.dumps(window))
     items = window["items"]
     assert isinstance(items, list)

@@ -1,5 +1,7 @@
 """What may be told of a failed job, and how long it waits."""
 
+import re
+
 import pytest
 from every_case import every_case
 
@@ -15,6 +17,13 @@ def test_a_reason_keeps_our_words_and_no_others():
     assert "ModelOutputInvalid: no JSON" == reason(ModelOutputInvalid("no JSON"))
     assert "ValueError" == reason(ValueError(SAID))
     assert 400 > len(reason(ModelUnavailable("x" * 10_000)))
+    with pytest.raises(ValueError) as raised:
+        try:
+            raise OSError(SAID)
+        except OSError as error:
+            raise ValueError(SAID) from error
+    place = r" at test_job_failures.py:\d+"
+    assert re.fullmatch(f"ValueError{place}, from OSError{place}", reason(raised.value))
 
 
 @every_case((429, ModelQuotaExceeded), (500, ModelUnavailable))

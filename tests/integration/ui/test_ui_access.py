@@ -7,8 +7,10 @@ import httpx
 import pytest
 from inspector import ANA, APP, inspecting
 from inspector_thread import RunningInspector
+from nicegui import Client
 
 from shared_core import Scope, run_sync
+from shared_core.ui import guard, sockets
 
 POLLING = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
 
@@ -106,6 +108,38 @@ def test_with_tokens_it_asks_for_one(locked, inspector):
     assert 405 == get(f"{locked}/logout", **with_cookie).status_code
     assert 303 == post(f"{locked}/logout", **with_cookie).status_code
     assert 303 == get(f"{locked}/", **with_cookie).status_code
+
+
+def test_the_logins_and_unopened_pages_of_a_token_are_bounded_and_end_no_others(
+    locked, inspector, monkeypatch
+):
+    monkeypatch.setattr(guard, "MOST_OF_TOKEN", 3)
+    monkeypatch.setattr(sockets, "MOST_UNOPENED", 3)
+    of_admin, of_user = token(inspector, ANA), token(inspector, ANA, "ana")
+    admin, *users = [
+        {"cookie": cookie_of(log_in(locked, text))} for text in (of_admin, *[of_user] * 5)
+    ]
+    page = f"{locked}/ask?app={APP}&user=ana"
+    known = set(Client.instances)
+    assert [200, 303, 303, 200, 200, 200] == [
+        get(page, **one).status_code for one in (admin, *users)
+    ]
+    assert [200] * 4 == [get(page, **users[-1]).status_code for _ in range(4)]
+    assert 4 == len(set(Client.instances) - known)  # one of the admin, and three
+
+
+def test_malformed_messages_are_lines_of_the_log_without_a_trace(address, caplog, capfd):
+    sent = ('["event",{}]', '["log"]', '["ack",7]', '["connect",1]', '["event",{"client_id":[]}]',
+            "{}", "[]", "xyz")  # fmt: skip
+    for message in [*(f"42{one}" for one in sent), "49", "\0"]:
+        opened = json.loads(get(address + POLLING).text[1:])["sid"]
+        socket = f"{address}{POLLING}&sid={opened}"
+        for packet in ("40{}", message):
+            httpx.post(socket, content=packet, timeout=60)
+        httpx.get(socket, timeout=60)
+    told = [one for one in caplog.records if "of a page is dropped: " in one.getMessage()]
+    assert len(sent) + 2 == len(told) and not any(one.exc_info for one in told)
+    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
 
 
 def test_a_login_leads_to_no_other_site_and_attempts_are_bounded(locked, inspector):
