@@ -167,16 +167,13 @@ def test_a_forked_child_computes_as_its_parent_and_onnxruntime_leaves_no_mark(tm
     assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 
-def test_batches_hold_all_and_not_too_much():
+def test_batches_hold_all_and_not_too_much_and_the_vectors_keep_their_name():
     lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
     found = batches(lengths)
     assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
     for batch in found:
         assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
     assert [] == batches([])
-
-
-def test_the_vectors_keep_their_name():
     found = embedder_of("multilingual-e5-small-centred-1")
     assert isinstance(found, E5Embedder)
     assert embedder_of("letters") is None
@@ -207,7 +204,7 @@ def test_the_shipped_graphs_are_what_the_benchmark_makes():
         assert graph == onnx.load_model_from_string(stored.read_bytes())
 
 
-def test_pieces_are_those_of_the_vector_and_stand_in_the_text_as_given(network):
+def test_pieces_stand_in_the_text_as_given_and_a_vector_changes_no_reading(network):
     for text in (*ODD, *ENGLISH, *CHINESE):
         found = network._tokenizer.located(text)
         assert [one[0] for one in found] == network._tokenizer(text), text
@@ -217,9 +214,6 @@ def test_pieces_are_those_of_the_vector_and_stand_in_the_text_as_given(network):
     assert [
         text[start:end] for text in ("Ａ b",) for _, start, end in network._tokenizer.located(text)
     ] == ["Ａ", "b"]
-
-
-def test_a_reading_is_the_same_whether_the_vector_was_made_before_or_not(network):
     text = "my lad Otis starts reception in sept"
     network._kept.clear()
     network._kept_tokens = 0

@@ -67,7 +67,7 @@ async def test_langchain_embeddings_embed_queries_their_own_way(given):
     assert np.allclose([1 / math.sqrt(10), 3 / math.sqrt(10)], query)
 
 
-def test_an_async_embedder_survives_a_change_of_loop():
+def test_an_async_embedder_survives_a_change_of_loop_and_slices_are_short_and_lose_nothing():
     loops = []
 
     async def remembers_its_loop(texts: list[str]) -> list[list[float]]:
@@ -78,6 +78,10 @@ def test_an_async_embedder_survives_a_change_of_loop():
     for _ in range(3):
         asyncio.run(embedder.embed_query("a"))  # type: ignore[arg-type]
     assert 1 == len(set(loops))
+    texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
+    found = [list(part) for part in slices(texts, 3)]
+    assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
+    assert len(texts[3]) > MAX_CHARACTERS
 
 
 @every_case(
@@ -193,13 +197,6 @@ async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
     with pytest.raises(ZeroDivisionError):
         await thread.run(lambda: 1 // 0, urgent=True, brief=True)
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
-
-
-def test_slices_are_short_and_lose_nothing():
-    texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
-    found = [list(part) for part in slices(texts, 3)]
-    assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
-    assert len(texts[3]) > MAX_CHARACTERS
 
 
 @pytest.mark.tail

@@ -51,15 +51,9 @@ def test_what_was_told_last_about_a_matter_stands_first(question):
     assert LYON[2] == first(question, [PORTO, LYON, *REST])
 
 
-def test_a_question_for_what_was_before_finds_what_was_told_first():
+def test_what_was_told_first_is_found_by_its_question_and_no_chat_is_without_an_agent():
     assert PORTO[2] == first("where was my home before?", [PORTO, LYON, *REST])
-
-
-def test_without_an_agent_the_nearest_stands_first():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=None)
-
-
-def test_an_agent_that_writes_pages_is_no_chat():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=LONG_AGENT)
 
 
@@ -98,10 +92,7 @@ def test_the_share_of_the_weights_for_chats_is_told():
     ]
     assert [0, 1, 0] == [shares[0], shares[1], shares[3]]
     assert 0 < shares[2] < 1
-
-
-def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one():
-    """Chinese search terms are characters and pairs: 150 characters are 240 terms."""
+    # Chinese search terms are characters and pairs: 150 characters are 240 terms.
     brief, long = "可以先放凉再装盒，" * 17, "可以先放凉再装盒，" * 100
     shares = [chat_share(text) for text in (brief, long, "Let it cool first. " * 17)]
     assert [1, 0, 1] == shares
@@ -128,13 +119,10 @@ def test_without_vectors_the_words_of_a_question_count_more_than_the_time():
     assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
-def test_every_weight_for_chats_is_a_finite_number_of_a_known_part():
+def test_every_weight_for_chats_is_a_finite_number_and_words_never_count_against_a_memory():
     assert weights("chat").keys() <= PART_OF.keys()
     assert all(math.isfinite(weight) for weight in weights("chat").values())
-
-
-def test_words_never_count_against_a_memory_of_a_chat():
-    """The questions of the training are asked in other words than the answers, on purpose."""
+    # The questions of the training are asked in other words than the answers, on purpose.
     of_words = {"z_bm25", "coverage", "z_bm25_around", "coverage_around", "similar_and_worded"}
     assert all(weights("chat").get(name, 0.0) >= 0 for name in of_words)
 
@@ -176,9 +164,6 @@ def test_within_a_month_it_tells_little_what_came_later():
     assert [0.0, pytest.approx(0.01 / 30)] == found("tea", *minutes)["recency"]
     months = turn(text="a", day=-79), turn(text="b", day=11)
     assert [0.0, 1.0] == found("tea", *months)["recency"]
-
-
-def test_a_fact_without_an_author_is_of_the_user_who_is_named():
     fact = turn(text="User likes tea.", kind="semantic", author=None, role=None)
     other = turn(text="Bob likes tea.", author="bob", role="agent")
     mine = turn(text="I like tea.")

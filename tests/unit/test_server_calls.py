@@ -129,7 +129,7 @@ def test_the_rest_is_told_at_once(code):
     assert not failed(Attempts(time.monotonic() + HOUR), code)
 
 
-def test_a_value_stands_in_the_text_only_if_a_partial_index_names_it():
+def test_a_value_stands_in_the_text_for_a_partial_index_and_deleted_turns_are_found_one_by_one():
     """A generic plan uses the index of summaries only if the statement says 'summary'."""
     where = (equal("thread_id", "t"), equal("kind", "summary"), is_not_null("superseded_at"))
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
@@ -139,10 +139,7 @@ def test_a_value_stands_in_the_text_only_if_a_partial_index_names_it():
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
     assert b"item" not in text
     assert {"p0": "/app/ana/", "p1": "item", "p2": "summary"} == values
-
-
-def test_turns_that_are_deleted_are_looked_up_one_by_one():
-    """A list of threads beside a list of turns would let each delete read whole threads."""
+    # A list of threads beside a list of turns would let each delete read whole threads.
     turns = one_of_rows(("thread_id", "event_id"), [("t", "e1"), ("t", "e2")])
     text, values = compiled(Delete("events", (turns,)), "/app/ana/")
     assert b"USING unnest(%(p1)b::text[], %(p2)b::text[])" in text
