@@ -168,7 +168,7 @@ GARDENS = [hit(number, f"Memory number {number} of the garden.") for number in r
 LAKES = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
 
 
-def test_room_that_one_section_does_not_need_goes_to_the_others_by_shares():
+def test_room_goes_to_sections_by_shares_and_a_memory_is_left_out_beside_its_turn():
     alone = assemble(1000, memories=GARDENS)
     assert alone.budget_used > 0.95
     shared = assemble(1000, memories=GARDENS, history=LAKES)
@@ -180,9 +180,6 @@ def test_room_that_one_section_does_not_need_goes_to_the_others_by_shares():
     assert pytest.approx(0.3 / 0.8, abs=0.05) == costs["memories"] / sum(costs.values())
     window = bare(1000, shares={"memories": 1.0}, memories=GARDENS, history=LAKES)
     assert [] == shown(window, "history")
-
-
-def test_a_memory_is_left_out_beside_its_turn_and_stays_where_that_is_not_shown():
     window = assemble(
         memories=[hit(1, "I moved  to ghent."), hit(2, "I like tea.")],
         history=[turn(1, "I moved to Ghent.")],
@@ -243,7 +240,7 @@ def test_a_memory_cannot_pass_for_two(line_break):
     assert 1 == sum(line.startswith("- [m") for line in prompt.splitlines())
 
 
-def test_a_system_prompt_fits_with_the_query_or_is_refused_with_the_excess():
+def test_a_system_prompt_fits_or_is_refused_with_the_excess_and_what_a_tokenizer_raises_names_it():
     prompt = "word " * 100
     excess = count_tokens(prompt.strip()) - 64
     with pytest.raises(InvalidInput, match=rf"system prompt \(101 tokens\).* {excess} more than"):
@@ -253,6 +250,17 @@ def test_a_system_prompt_fits_with_the_query_or_is_refused_with_the_excess():
     prompt = "word " * 64
     window = bare(64, system_prompt=prompt, history=[turn(1, "Hi.")])
     assert (64, {"h1": "over budget"}) == (window.tokens, dropped(window))
+
+    def broken(text: str) -> int:
+        raise LookupError("no such model")
+
+    with pytest.raises(LookupError, match="no such model") as raised:
+        assemble(count=broken, query="")
+    [note] = raised.value.__notes__
+    assert "broken" in note and "10 characters" in note
+    answers = iter([3, 3, *[10**6] * 100])
+    with pytest.raises(InvalidInput, match="counts the same text differently each time"):
+        assemble(64, count=lambda text: next(answers), query="", history=[])
 
 
 def test_an_empty_window_is_an_empty_prompt_and_any_tokenizer_may_count():
@@ -300,20 +308,13 @@ def test_an_over_long_newest_message_is_cut_at_a_sentence_and_marked(story, endi
     assert count_tokens(window.prompt) == window.tokens <= 600
 
 
-def test_without_a_sentence_that_fits_it_is_cut_between_words():
+def test_without_a_sentence_that_fits_it_is_cut_and_a_summary_tells_what_turns_do_not():
     endless = "word " * 2000
     window = bare(200, cut=True, memories=[hit(1, endless)], history=[turn(1, "的" * 2000)])
     for item in window.section("memories") + window.section("history"):
         assert item.cut and 20 < item.tokens and item.text.endswith((" word […]", "的 […]"))
     unbroken = bare(200, cut=True, memories=[hit(1, "x" * 4000)])
     assert {"m1": "over budget"} == dropped(unbroken)
-
-
-def summed(max_tokens: int, summary: str, summarised: Sequence[str]) -> ContextWindow:
-    return bare(max_tokens, summary=summary, summarised=summarised, history=LAKES[:40])
-
-
-def test_a_summary_tells_what_the_shown_turns_do_not():
     old, new = "Turn number 0 is about a lake.", "Turn number 39 is about a lake."
     everyone = [f"e{minute}" for minute in range(40)]
     window = summed(400, f"{old} {new}", everyone)
@@ -323,25 +324,16 @@ def test_a_summary_tells_what_the_shown_turns_do_not():
     assert [f"{old} {new}"] == shown(roomy, "summary")
 
 
+def summed(max_tokens: int, summary: str, summarised: Sequence[str]) -> ContextWindow:
+    return bare(max_tokens, summary=summary, summarised=summarised, history=LAKES[:40])
+
+
 @every_case(("Turn number 39 is about a lake.", ()), ("They spoke of lakes.", ("e38", "e39")))
 def test_a_summary_of_shown_turns_alone_gives_way(summary, summarised):
     window = summed(400, summary, summarised)
     assert [] == shown(window, "summary")
     assert "duplicate of h40" == dropped(window)["summary"]
     assert window.budget_used > 0.9
-
-
-def test_what_a_tokenizer_raises_names_it_and_one_that_changes_its_mind_is_refused():
-    def broken(text: str) -> int:
-        raise LookupError("no such model")
-
-    with pytest.raises(LookupError, match="no such model") as raised:
-        assemble(count=broken, query="")
-    [note] = raised.value.__notes__
-    assert "broken" in note and "10 characters" in note
-    answers = iter([3, 3, *[10**6] * 100])
-    with pytest.raises(InvalidInput, match="counts the same text differently each time"):
-        assemble(64, count=lambda text: next(answers), query="", history=[])
 
 
 @every_case(None, -1, 2.5, True, "7")

@@ -104,7 +104,7 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
-def test_a_doubtful_fact_is_closed_and_a_doubt_is_kept_until_it_is_settled_and_says_nothing_else():
+def test_a_doubtful_fact_is_closed_and_a_doubt_is_one_mark_that_is_kept_until_it_is_settled():
     held = known(draft(1), 1, doubted=3)
     moved = plan([draft(5, value="Austin")], [held])
     [opened] = moved.opened
@@ -136,6 +136,16 @@ def test_a_doubtful_fact_is_closed_and_a_doubt_is_kept_until_it_is_settled_and_s
     assert "doubt" == kept.operation
     assert ["assert"] == [one.operation for one in planning.without_moot([doubt(1), draft(1)])]
     assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
+    value = {"content": "x", "metadata": {"slot": "residence"}}
+    with_mark = marked(value, day(1))
+    assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
+    assert value == marked(with_mark, None) == marked(value, None)
+    for other in (None, "x", {}, {"metadata": 1}, {"metadata": {"doubted_at": "x", "slot": "s"}},
+                  {"metadata": {"doubted_at": "2026-03-01", "slot": "s"}},
+                  {"metadata": {"doubted_at": "2026-03-01T00:00:00+00:00"}}):  # fmt: skip
+        assert doubted_at(other) is None, other
+    assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
+    assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 
 
 @every_case(
@@ -176,19 +186,6 @@ def applied(
             stated_at=[at], doubted_at=one.doubted_at,
         )  # fmt: skip
     return found
-
-
-def test_the_mark_is_one_key_of_the_metadata_in_the_language_of_the_text():
-    value = {"content": "x", "metadata": {"slot": "residence"}}
-    with_mark = marked(value, day(1))
-    assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
-    assert value == marked(with_mark, None) == marked(value, None)
-    for other in (None, "x", {}, {"metadata": 1}, {"metadata": {"doubted_at": "x", "slot": "s"}},
-                  {"metadata": {"doubted_at": "2026-03-01", "slot": "s"}},
-                  {"metadata": {"doubted_at": "2026-03-01T00:00:00+00:00"}}):  # fmt: skip
-        assert doubted_at(other) is None, other
-    assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
-    assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 
 
 @every_case(

@@ -103,7 +103,7 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(network):
     assert np.allclose(alone[::-1], network.vectors(texts[::-1], "passage"), atol=1e-6)
 
 
-def test_unrelated_texts_have_small_cosines_in_and_across_languages(network):
+def test_unrelated_texts_have_small_cosines_and_threads_compute_centred_vectors_as_one(network):
     texts = [*ENGLISH[:9], *CHINESE[:9]]
     all_cosines = network.vectors(texts, "query") @ network.vectors(texts, "passage").T
     for asked, told in product((slice(9), slice(9, 18)), repeat=2):
@@ -112,9 +112,6 @@ def test_unrelated_texts_have_small_cosines_in_and_across_languages(network):
         assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model are above 0.7
         assert list(range(9)) == cosines.argmax(axis=1).tolist()
         assert np.diag(cosines).min() > unrelated.mean() + 0.2
-
-
-def test_centred_vectors_are_shifted_by_what_all_of_them_share():
     axis = np.array([0.0, 0.0, 0.6, 0.8], np.float32)
     means: dict[TextKind, Array] = {
         "query": np.array([0.5, 0, 0, 0], np.float32),
@@ -134,9 +131,6 @@ def test_centred_vectors_are_shifted_by_what_all_of_them_share():
     )  # fmt: skip
     nothing = means["query"][None, :]
     assert np.allclose(np.sqrt(0.2) * axis, shifted.centred(nothing, "query"))
-
-
-def test_threads_compute_what_one_does(network):
     texts = [*ENGLISH[:2], *CHINESE[:2]]
     expected = network.vectors(texts, "query")
     with ThreadPoolExecutor(4) as threads:

@@ -148,7 +148,7 @@ class Recording(UseEmbedder):
         return [[float(text), 1.0] for text in texts]
 
 
-async def test_a_query_waits_for_one_slice_of_passages_at_most():
+async def test_a_query_waits_for_one_slice_of_passages_at_most_and_those_never_for_ever():
     embedder = Recording()
     passages = asyncio.create_task(embedder.embed_passages([str(n) for n in range(7)]))
     await asyncio.to_thread(embedder.began.wait, 60)
@@ -159,9 +159,6 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most():
     await query
     assert [["0", "1"], ["100"], ["2", "3"], ["4", "5"], ["6"]] == embedder.given
     assert np.allclose(range(7), vectors[:, 0] / vectors[:, 1])
-
-
-async def test_passages_are_never_put_off_for_ever():
     thread, done = batching.ModelThread("test"), []
     held = threading.Event()
     first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
@@ -242,7 +239,7 @@ async def held(
     return batches, task, waiting
 
 
-async def test_what_waits_is_embedded_together_as_far_as_it_fits():
+async def test_what_waits_is_embedded_together_as_far_as_it_fits_and_nothing_is_lost():
     model, other = Model(), Model()
     # One more than four texts, too many characters, and another model.
     wanted = [batch(model.encode, *texts) for texts in ("1", "23", "45", ["6" * 19])]
@@ -253,9 +250,6 @@ async def test_what_waits_is_embedded_together_as_far_as_it_fits():
     assert [["0"], ["1", "2", "3"], ["4", "5"], ["6" * 19]] == model.given
     assert [["7"]] == other.given
     assert [[0.0], [1.0], [2.0, 3.0], [4.0, 5.0], [float(np.float32("6" * 19))], [7.0]] == found
-
-
-async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
     batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
     await batches.embed(batch(model.encode, "1"), urgent=True, brief=True)
@@ -264,37 +258,6 @@ async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
     await asyncio.gather(*(batches.embed(one, urgent=True, brief=True) for one in both))
     assert [["1"], ["2", "3"]] == model.given
     assert threading.get_ident() != model.threads[1]
-
-
-async def test_an_error_is_told_to_everybody_it_befell():
-    model = Model()
-    bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
-    batches, first, waiting = await held(model, *bad)
-    model.go_on.set()
-    await first
-    for task in waiting:
-        with pytest.raises(ValueError, match="bad"):
-            await task
-    again = await batches.embed(batch(model.encode, "8"), urgent=True, brief=True)
-    assert [[8.0]] == again.tolist()
-
-
-async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
-    model = Model()
-    wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
-    _, first, waiting = await held(model, *wanted, brief=True)
-    for task in waiting[::2]:
-        task.cancel()
-    await asyncio.sleep(0)
-    model.go_on.set()
-    await first
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [float(number) for number in (2, 4, 6, 8)] == [float(one[0][0]) for one in found[1::2]]
-    assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
-    assert [["0"], ["2", "4", "6", "8"]] == model.given
-
-
-async def test_many_threads_and_loops_lose_nothing():
     batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
 
@@ -308,3 +271,28 @@ async def test_many_threads_and_loops_lose_nothing():
 
     threads = (asyncio.to_thread(asyncio.run, many(1000 * place)) for place in range(6))
     assert [[True] * 100] * 6 == await asyncio.gather(*threads)
+
+
+async def test_an_error_is_told_to_all_it_befell_and_who_gives_up_keeps_nobody_waiting():
+    model = Model()
+    bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
+    batches, first, waiting = await held(model, *bad)
+    model.go_on.set()
+    await first
+    for task in waiting:
+        with pytest.raises(ValueError, match="bad"):
+            await task
+    again = await batches.embed(batch(model.encode, "8"), urgent=True, brief=True)
+    assert [[8.0]] == again.tolist()
+    model = Model()
+    wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
+    _, first, waiting = await held(model, *wanted, brief=True)
+    for task in waiting[::2]:
+        task.cancel()
+    await asyncio.sleep(0)
+    model.go_on.set()
+    await first
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [float(number) for number in (2, 4, 6, 8)] == [float(one[0][0]) for one in found[1::2]]
+    assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
+    assert [["0"], ["2", "4", "6", "8"]] == model.given

@@ -215,7 +215,7 @@ def test_an_event_goes_on_with_the_nearest_earlier_one_of_its_topics_and_a_retra
     assert () == memory.relations()
 
 
-def test_findings_rest_on_what_was_drawn_from_the_same_turns():
+def test_findings_rest_on_what_was_drawn_from_the_same_turns_and_a_conversation_has_topics():
     memory = Memory("bot")
     told, other = event("It rained.", 0, "1", "2"), event("It snowed.", 2, "3")
     memory.update_events([told, other])
@@ -232,9 +232,11 @@ def test_findings_rest_on_what_was_drawn_from_the_same_turns():
     assert ["concluded_from"] == [one["kind"] for one in shown["relations"]]
     assert (2, other.occurred_at.isoformat()) == (shown["event_count"], shown["last_event_date"])
     assert memory == Memory.from_dict(shown)
-
-
-def test_a_conversation_tells_what_it_is_about():
+    long = "The weather was fine. " * 400 + "I want to learn Rust."
+    turns = [said("1", long, NOW)]
+    observed = Observed(turns=turns, bases={}, facts=(), emotions={}, ended=(), at=NOW)
+    quotes = [quote for one in mind_by_rules(observed, Mind()) for quote in one.quotes]
+    assert ["I want to learn Rust."] == quotes
     given = {
         "conversation_id": "c",
         "messages": [
@@ -262,11 +264,3 @@ def test_a_conversation_tells_what_it_is_about():
 def test_bad_parts_of_a_message_are_named(message, told):
     with pytest.raises(InvalidInput, match=told):
         conversation_of([{"role": "user", "content": "Hi there.", **message}], NOW)
-
-
-def test_a_wish_at_the_end_of_a_long_turn_is_found():
-    long = "The weather was fine. " * 400 + "I want to learn Rust."
-    turns = [said("1", long, NOW)]
-    observed = Observed(turns=turns, bases={}, facts=(), emotions={}, ended=(), at=NOW)
-    quotes = [quote for one in mind_by_rules(observed, Mind()) for quote in one.quotes]
-    assert ["I want to learn Rust."] == quotes

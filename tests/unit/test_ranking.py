@@ -164,10 +164,6 @@ def test_a_question_is_what_ends_with_a_question_mark(text, expected):
     assert is_question(text) is expected
 
 
-def test_a_long_tail_of_closing_marks_takes_no_time():
-    assert not is_question("?" + ")" * 200_000 + "x")
-
-
 @every_case(("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"}))
 def test_turns_of_others_than_the_speaker_the_query_names_rank_low(query, lowered):
     said = [Said(key=name.lower(), author=name) for name in ("Ann", "Ann Lee", "Bob")]
@@ -263,16 +259,13 @@ def test_a_single_shared_word_of_a_question_for_a_topic_is_no_relevance(query, e
     assert expected == pytest.approx(found["after"])
 
 
-def test_a_hit_tells_which_words_of_the_query_it_holds():
+def test_a_hit_tells_which_words_it_holds_and_the_nearest_are_by_cosine_and_the_newest():
     both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
     asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
     found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
     hits = {hit.memory.key: hit for hit in found}
     matched = [hits[key].matched for key in ("both", "one", "none")]
     assert [("Green", "tea"), ("tea",), ()] == matched
-
-
-def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals():
     said = recalled(
         Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
         Said(key="opposite", similarity=-0.2),
@@ -283,3 +276,4 @@ def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals(
     assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
     assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
     assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
+    assert not is_question("?" + ")" * 200_000 + "x")

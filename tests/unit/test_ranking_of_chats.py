@@ -57,7 +57,7 @@ def test_what_was_told_first_is_found_by_its_question_and_no_chat_is_without_an_
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=LONG_AGENT)
 
 
-def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between():
+def test_what_was_told_later_counts_by_nearness_and_time_and_without_vectors_by_words():
     turns: list[Turn] = [
         ("user", day, f"turn {number}", near)
         for number, (day, near) in enumerate([(1, 0.4), (4, 0.6), (4, 0.1), (25, 0.5), (80, 0.3)])
@@ -73,6 +73,18 @@ def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between():
             for other in hits
         )
         assert hit.parts["told_later"] == pytest.approx(later / total)
+    holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
+    told = [
+        Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
+             length=6, holds=held)
+        for day, held in zip(range(1, 60, 8), holds, strict=True)
+    ]  # fmt: skip
+    told.append(Said(text="I see.", role="agent", day=61, similarity=None, length=6))
+    terms = ["one", "two", "three", "four"]
+    asked = RankingQuery(text=" ".join(terms), terms=terms, now=MARCH)
+    hits = rank(recalled(*told), asked, limit=len(told))
+    assert told[0].text == hits[0].memory.text
+    assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
 @given(some.floats(BRIEF_AGENT, LONG_AGENT), some.floats(0, 2))
@@ -102,21 +114,6 @@ def chat_share(answer: str) -> float:
     said = chat([PORTO, ("agent", 20, answer, 0.1)], len(search_terms(answer)))
     asked = RankingQuery(text="my home?", terms=["home"], now=MARCH)
     return rank(said, asked, limit=2)[0].parts["chat"]
-
-
-def test_without_vectors_the_words_of_a_question_count_more_than_the_time():
-    holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
-    told = [
-        Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
-             length=6, holds=held)
-        for day, held in zip(range(1, 60, 8), holds, strict=True)
-    ]  # fmt: skip
-    told.append(Said(text="I see.", role="agent", day=61, similarity=None, length=6))
-    terms = ["one", "two", "three", "four"]
-    asked = RankingQuery(text=" ".join(terms), terms=terms, now=MARCH)
-    hits = rank(recalled(*told), asked, limit=len(told))
-    assert told[0].text == hits[0].memory.text
-    assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
 def test_every_weight_for_chats_is_a_finite_number_and_words_never_count_against_a_memory():

@@ -135,6 +135,8 @@ def test_a_change_of_plans_is_told_the_newest_shown_and_greetings_questions_and_
     assert summarise(turns, key_sentences=key_sentences(turns)) == "I'm Odile, and I keep bees."
     whole = {turns[0].text: 1.0}
     assert summarise(turns, key_sentences=whole) == "I'm Odile, and I keep bees."
+    turns = user(*(f"Crate {number} holds {number % 7} red lamps." for number in range(5_000)))
+    assert 0 < len(summarise(turns)) <= 200
 
 
 @every_case(
@@ -145,11 +147,6 @@ def test_a_change_of_plans_is_told_the_newest_shown_and_greetings_questions_and_
 def test_a_single_long_sentence_is_cut_at_a_clause_or_a_word(limit, expected):
     ferry = "The old ferry to the island leaves at noon on workdays, and at ten on all other days."
     assert summarise(user(ferry), max_characters=limit) == expected
-
-
-def test_a_thread_of_thousands_of_turns_is_summarised():
-    turns = user(*(f"Crate {number} holds {number % 7} red lamps." for number in range(5_000)))
-    assert 0 < len(summarise(turns)) <= 200
 
 
 LIVELY = {

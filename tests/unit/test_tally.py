@@ -68,15 +68,12 @@ def asked(conversation: int, *, misleads: bool = False) -> TrainingQuestion:
     )  # fmt: skip
 
 
-def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it():
+def test_a_conversation_is_ranked_by_unseen_weights_and_a_training_set_read_as_written(tmp_path):
     questions = [asked(number, misleads=number == 0) for number in range(FOLDS)]
     weights = [one["coverage"] for one in fold_weights(questions)]
     assert weights[0] == max(weights) and weights[1] < weights[0]
     figures = left_out(questions)["made_up"]
     assert 1.0 == figures["newer_above_older"] == figures["knowable"], "the later is raised"
-
-
-def test_a_training_set_is_read_as_it_was_written_and_one_of_other_features_is_refused(tmp_path):
     file = tmp_path / "features.npz"
     written = [asked(0), asked(3, misleads=True)]
     save(file, written)
