@@ -426,10 +426,15 @@ def test_servers_are_named_as_their_users_know_them(uri, user, password, host, p
     assert f"{password}@" not in repr(place) or not password
 
 
-def test_a_schema_is_a_database_of_its_own():
+def test_a_schema_is_a_database_of_its_own_and_old_servers_are_refused():
     assert location_of("seekdb:///x", "other").database == "other"
     assert location_of("seekdb:///x?database=app", "other").database == "app_other"
     assert location_of("seekdb:///x?database=app").database == "app"
+    assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
+    assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
+    for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
+        with pytest.raises(StorageUnavailable):
+            checked_version(text)
 
 
 @every_case(
@@ -456,11 +461,3 @@ def test_a_bad_uri_is_refused_with_the_way_out(uri, told):
     with pytest.raises(InvalidInput, match=told) as refused:
         location_of(uri)
     assert "heim" not in str(refused.value)
-
-
-def test_old_servers_are_refused():
-    assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
-    assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
-    for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
-        with pytest.raises(StorageUnavailable):
-            checked_version(text)

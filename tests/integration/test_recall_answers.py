@@ -56,7 +56,7 @@ async def broken(dsn):
         yield user
 
 
-async def test_the_answer_is_a_sequence_of_ranked_hits(filled):
+async def test_the_answer_is_a_sequence_of_ranked_hits_with_documented_results_by_name(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     hits = list(found)
     assert 3 == len(found) == len(hits)
@@ -67,9 +67,6 @@ async def test_the_answer_is_a_sequence_of_ranked_hits(filled):
     assert (False, False, ()) == (found.degraded, found.reranked, found.graph_results)
     nothing = await filled.other("nobody").recall("tea")
     assert not nothing and nothing == [] and [] == nothing
-
-
-async def test_the_documented_results_come_by_name(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     told = found.to_dict()
     assert ["vector_results", "graph_results", "merged"] == list(told)
@@ -82,9 +79,6 @@ async def test_the_documented_results_come_by_name(filled):
     assert list(nearest) == sorted(nearest, key=lambda hit: hit.score, reverse=True)
     with pytest.raises(KeyError):
         found["results"]  # type: ignore[call-overload]
-
-
-async def test_search_finds_by_meaning_alone(filled):
     found = await filled.search("What tea does Ann drink?", 2)
     by_vector = await filled.recall("What tea does Ann drink?", limit=2, ranking="vector")
     assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
