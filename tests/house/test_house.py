@@ -199,7 +199,7 @@ def test_importing_a_face_loads_nothing_of_the_other(package):
     assert expected == shown.stdout.splitlines(), shown.stderr
 
 
-def test_public_classes_say_what_they_do_and_no_two_have_one_name():
+def test_public_classes_say_what_they_do_each_by_its_name_and_the_project_names_no_machine():
     assert [] == [
         f"{file.name}:{node.name}"
         for file, node in nodes_of(ast.ClassDef)
@@ -207,9 +207,6 @@ def test_public_classes_say_what_they_do_and_no_two_have_one_name():
     ]
     names = Counter(node.name.lstrip("_") for _, node in nodes_of(ast.ClassDef))
     assert SHARED_CLASS_NAMES == {name for name, count in names.items() if count > 1}
-
-
-def test_the_project_names_no_machine():
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:

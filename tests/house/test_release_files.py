@@ -183,7 +183,7 @@ def test_compose_starts_nothing_without_each_password(missing):
     assert 0 != refused.returncode and f"set {missing} in .env" in refused.stderr
 
 
-def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they_need(services):
+def test_each_password_reaches_who_needs_it_and_one_service_builds_the_image_of_all(services):
     holders = {
         name: {service for service, one in services.items() if f"the {name}" in json.dumps(one)}
         for name in PASSWORDS
@@ -202,9 +202,6 @@ def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they
     from shared_core.http import ServerOptions  # takes a second, and one worker needs it
 
     assert int(services["server"]["stop_grace_period"].removesuffix("s")) > ServerOptions().grace_s
-
-
-def test_one_service_builds_the_image_of_all_and_none_has_rights_to_lose(services):
     ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
     assert {"migrate", "server", "worker"} == set(ours)
     assert ["migrate"] == [name for name, one in ours.items() if "build" in one]
