@@ -108,7 +108,7 @@ async def test_memory_and_sessions_of_one_uri_share_one_memory(uri):
     await close_shared()
 
 
-async def test_other_addresses_and_schemas_are_other_memories():
+async def test_other_addresses_are_other_memories_and_an_engine_in_place_of_one_is_refused():
     from adk_memory.registry import close_shared, make_memory_service
 
     uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
@@ -117,9 +117,6 @@ async def test_other_addresses_and_schemas_are_other_memories():
     assert first.engine is second.engine and first is not second
     await first.close()
     await close_shared()
-
-
-async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give_it():
     from adk_memory import OpenMemoryService, PgSessionService
     from adk_memory.registry import close_shared, make_memory_service
     from langgraph_store import PgHippocampusStore

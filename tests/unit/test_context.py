@@ -146,7 +146,7 @@ def test_the_prompt_shows_each_section_and_the_json_where_each_line_comes_from()
     assert (window.total_tokens, window.budget_used) == (told["total_tokens"], told["budget_used"])
 
 
-def test_the_newest_turns_are_kept_oldest_first_and_a_large_item_does_not_end_its_section():
+def test_the_newest_turns_are_kept_room_goes_by_shares_and_a_large_item_ends_no_section():
     history = [turn(minute, f"Turn number {minute} is about the garden.") for minute in range(50)]
     window = assemble(400, history=history[::-1])
     kept = shown(window, "history")
@@ -162,13 +162,6 @@ def test_the_newest_turns_are_kept_oldest_first_and_a_large_item_does_not_end_it
     assert ["Short and sweet."] == shown(window, "memories")
     assert ["Hello.", "Bye."] == shown(window, "history")
     assert {"m1": "over budget", "h2": "over budget"} == dropped(window)
-
-
-GARDENS = [hit(number, f"Memory number {number} of the garden.") for number in range(60)]
-LAKES = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
-
-
-def test_room_goes_to_sections_by_shares_and_a_memory_is_left_out_beside_its_turn():
     alone = assemble(1000, memories=GARDENS)
     assert alone.budget_used > 0.95
     shared = assemble(1000, memories=GARDENS, history=LAKES)
@@ -191,6 +184,10 @@ def test_room_goes_to_sections_by_shares_and_a_memory_is_left_out_beside_its_tur
     window = assemble(300, memories=[hit(1, old)], history=history)
     assert [old] == shown(window, "memories")
     assert "duplicate of m1" == dropped(window)["h1"]
+
+
+GARDENS = [hit(number, f"Memory number {number} of the garden.") for number in range(60)]
+LAKES = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(60)]
 
 
 def test_a_memory_a_fact_and_the_question_are_shown_once_and_turns_with_the_same_words_twice():

@@ -161,18 +161,6 @@ def test_a_forked_child_computes_as_its_parent_and_onnxruntime_leaves_no_mark(tm
     assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 
-def test_batches_hold_all_and_not_too_much_and_the_vectors_keep_their_name():
-    lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
-    found = batches(lengths)
-    assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
-    for batch in found:
-        assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
-    assert [] == batches([])
-    found = embedder_of("multilingual-e5-small-centred-1")
-    assert isinstance(found, E5Embedder)
-    assert embedder_of("letters") is None
-
-
 @pytest.mark.parametrize("size", [0, 3, 100, 4_000_000, 40_000_000])
 def test_a_file_that_is_cut_off_is_named(tmp_path, size):
     path = tmp_path / "cut.bin"
@@ -189,13 +177,22 @@ def test_another_file_is_named(tmp_path):
         E5File(path)
 
 
-def test_the_shipped_graphs_are_what_the_benchmark_makes():
+def test_the_shipped_graphs_are_those_of_the_benchmark_and_batches_hold_all_under_one_name():
     onnx = pytest.importorskip("onnx")
     from benchmarks.e5_graph import build
 
     for name, graph in build(E5File(shipped_file())).items():
         stored = Path(e5_network.__file__).with_name(name)
         assert graph == onnx.load_model_from_string(stored.read_bytes())
+    lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
+    found = batches(lengths)
+    assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
+    assert [] == batches([])
+    found = embedder_of("multilingual-e5-small-centred-1")
+    assert isinstance(found, E5Embedder)
+    assert embedder_of("letters") is None
 
 
 def test_pieces_stand_in_the_text_as_given_and_a_vector_changes_no_reading(network):

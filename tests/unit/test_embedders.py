@@ -148,7 +148,7 @@ class Recording(UseEmbedder):
         return [[float(text), 1.0] for text in texts]
 
 
-async def test_a_query_waits_for_one_slice_of_passages_at_most_and_those_never_for_ever():
+async def test_a_query_waits_for_one_slice_at_most_and_what_is_brief_for_nothing_else():
     embedder = Recording()
     passages = asyncio.create_task(embedder.embed_passages([str(n) for n in range(7)]))
     await asyncio.to_thread(embedder.began.wait, 60)
@@ -171,9 +171,6 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most_and_those_never_f
     assert batching.MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
     with pytest.raises(ZeroDivisionError):
         await asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
-
-
-async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
     thread, held, begun = batching.ModelThread("test"), threading.Event(), threading.Event()
     here = threading.get_ident()
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)

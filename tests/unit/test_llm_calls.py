@@ -104,7 +104,21 @@ def test_limits_come_by_variables():
             limits_in({"HIPPOCAMPUS_LLM_RETRIES": value})
 
 
-async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_that_runs():
+async def test_a_function_is_a_model_and_an_async_one_is_asked_on_the_loop_of_its_host():
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return "fine"
+
+    async def aanswer(prompt: str) -> str:
+        return answer(prompt)
+
+    for times, form in enumerate((answer, aanswer, lambda prompt: aanswer(prompt)), 1):
+        model = resolve_language_model(form)
+        assert ModelReply(text="fine") == await model.complete(REQUEST)
+        assert ["Be brief.\n\nHow are you?"] * times == asked
+        assert __name__ in model.name
     loops: list[asyncio.AbstractEventLoop] = []
     asked, noted = threading.Event(), threading.Event()
 
@@ -133,23 +147,6 @@ async def test_an_async_function_is_asked_on_the_loop_of_the_host_as_long_as_tha
     here, own, ended, again = loops
     assert asyncio.get_running_loop() is here and own is again
     assert ended not in (here, own) and ended.is_closed()
-
-
-async def test_a_function_is_a_model():
-    asked: list[str] = []
-
-    def answer(prompt: str) -> str:
-        asked.append(prompt)
-        return "fine"
-
-    async def aanswer(prompt: str) -> str:
-        return answer(prompt)
-
-    for times, form in enumerate((answer, aanswer, lambda prompt: aanswer(prompt)), 1):
-        model = resolve_language_model(form)
-        assert ModelReply(text="fine") == await model.complete(REQUEST)
-        assert ["Be brief.\n\nHow are you?"] * times == asked
-        assert __name__ in model.name
 
 
 @every_case(

@@ -80,7 +80,7 @@ def test_a_chinese_question_of_how_it_was_before_is_as_well(query):
     assert [(1, 0)] == pairs(query, *told)
 
 
-def test_a_fact_is_overtaken_by_a_turn_of_its_user_alone_by_words_where_no_vectors_are():
+def test_a_fact_is_overtaken_by_a_turn_of_its_user_alone_and_the_most_similar_count(monkeypatch):
     fact = turn(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
     bobs = turn(text=SHOP.text, day=2, author="bob", role="agent")
     assert [(0, 1)] == pairs(WORK, fact, SHOP)
@@ -92,6 +92,13 @@ def test_a_fact_is_overtaken_by_a_turn_of_its_user_alone_by_words_where_no_vecto
     assert [] == pairs("zebra?", BANK, SHOP)
     assert [] == pairs("?", BANK, SHOP)
     assert not changes.tells_change("x " * 500_000 + "now")
+    monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
+    told = [
+        turn(text=BANK.text, day=1, similarity=0.6),
+        turn(text=BANK.text, day=1, similarity=0.4),
+        turn(text=SHOP.text, day=2, similarity=0.5),
+    ]
+    assert [(0, 2)] == pairs(WORK, *told)
 
 
 @every_case(
@@ -104,16 +111,6 @@ def test_a_fact_is_overtaken_by_a_turn_of_its_user_alone_by_words_where_no_vecto
 )
 def test_what_overtakes_nothing(other):
     assert [] == pairs(WORK, BANK, other)
-
-
-def test_of_many_the_most_similar_are_compared(monkeypatch):
-    monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
-    told = [
-        turn(text=BANK.text, day=1, similarity=0.6),
-        turn(text=BANK.text, day=1, similarity=0.4),
-        turn(text=SHOP.text, day=2, similarity=0.5),
-    ]
-    assert [(0, 2)] == pairs(WORK, *told)
 
 
 @every_case(

@@ -111,7 +111,7 @@ def test_words_that_no_rule_reads_are_kept_once_and_what_no_database_holds_is_re
     assert () == profile.history
 
 
-def test_events_stand_in_the_order_of_time_the_newest_stay_and_those_of_one_matter_are_merged():
+def test_events_stand_in_the_order_of_time_are_merged_and_go_on_with_the_nearest_of_a_topic():
     events = EventMemory(max_events=4)
     events.update_recent_events(DISNEY, at=day(2))
     assert DISNEY[1:] == events.get_content()
@@ -125,6 +125,26 @@ def test_events_stand_in_the_order_of_time_the_newest_stay_and_those_of_one_matt
     for text, number in ((booked, 1), (f"{booked} It leaves at nine.", 1), (booked, 9)):
         events.add_event(text, at=day(number))
     assert [f"{booked} It leaves at nine.", booked] == events.get_content()
+    memory = Memory("bot")
+    work, trip, exam, office = (
+        event("The boss praised the user.", 0), event("用户去了北京旅行。", 1),
+        event("用户准备考试。", 2), event("用户和同事开会，讨论学习计划。", 3),
+    )  # fmt: skip
+    memory.update_events([work, trip, exam, office])
+    follows = {one.source_id: one for one in memory.relations() if one.kind == "follows"}
+    assert {office.event_id} == {*follows}
+    assert exam.event_id == follows[office.event_id].target_id
+    assert 0 < follows[office.event_id].confidence < BY_TOPIC
+    memory = Memory("bot")
+    between = [event(f"Number {n} rained on the hill {n}.", 2 * n) for n in range(1, BACK + 1)]
+    last = event("The office was closed by the boss.", 2 * BACK + 2)
+    memory.update_events([event("The boss praised the user.", 0), *between, last])
+    assert () == memory.relations()
+    memory = Memory("bot")
+    memory.update_profile("User works at Acme.", at=NOW)
+    memory.update_profile("User no longer works at Acme.", at=NOW + timedelta(days=1))
+    assert 1 == len(memory.profile_memory.history)
+    assert () == memory.relations()
 
 
 def test_a_prompt_speaks_the_language_of_its_texts_and_no_line_looks_like_a_heading():
@@ -190,29 +210,6 @@ def test_what_took_the_place_of_a_statement_replaces_it(first, second):
         relation.kind, relation.source_id, relation.target_id,
     )  # fmt: skip
     assert 0 < relation.confidence <= 1
-
-
-def test_an_event_goes_on_with_the_nearest_earlier_one_of_its_topics_and_a_retraction_with_none():
-    memory = Memory("bot")
-    work, trip, exam, office = (
-        event("The boss praised the user.", 0), event("用户去了北京旅行。", 1),
-        event("用户准备考试。", 2), event("用户和同事开会，讨论学习计划。", 3),
-    )  # fmt: skip
-    memory.update_events([work, trip, exam, office])
-    follows = {one.source_id: one for one in memory.relations() if one.kind == "follows"}
-    assert {office.event_id} == {*follows}
-    assert exam.event_id == follows[office.event_id].target_id
-    assert 0 < follows[office.event_id].confidence < BY_TOPIC
-    memory = Memory("bot")
-    between = [event(f"Number {n} rained on the hill {n}.", 2 * n) for n in range(1, BACK + 1)]
-    last = event("The office was closed by the boss.", 2 * BACK + 2)
-    memory.update_events([event("The boss praised the user.", 0), *between, last])
-    assert () == memory.relations()
-    memory = Memory("bot")
-    memory.update_profile("User works at Acme.", at=NOW)
-    memory.update_profile("User no longer works at Acme.", at=NOW + timedelta(days=1))
-    assert 1 == len(memory.profile_memory.history)
-    assert () == memory.relations()
 
 
 def test_findings_rest_on_what_was_drawn_from_the_same_turns_and_a_conversation_has_topics():

@@ -172,7 +172,7 @@ def test_turns_of_others_than_the_speaker_the_query_names_rank_low(query, lowere
     assert {hits[key].parts["speaker"] for key in lowered} <= {-1.0}
 
 
-def test_facts_rank_above_turns_above_summaries_and_the_newest_of_equals_first():
+def test_facts_rank_above_turns_above_summaries_the_newest_of_equals_first_with_their_words():
     kinds: list[MemoryKind] = ["summary", "episodic", "semantic", "item"]
     hits = ranked(*(Said(key=kind, kind=kind) for kind in kinds))
     found = {key: hit.parts["kind"] for key, hit in hits.items()}
@@ -183,6 +183,23 @@ def test_facts_rank_above_turns_above_summaries_and_the_newest_of_equals_first()
     [hit] = ranked(Said(key="only", similarity=0.5, holds=(0, 1, 2, 3))).values()
     assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
     assert rank(Recalled(), IT, limit=5) == []
+    both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
+    asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
+    found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
+    hits = {hit.memory.key: hit for hit in found}
+    matched = [hits[key].matched for key in ("both", "one", "none")]
+    assert [("Green", "tea"), ("tea",), ()] == matched
+    said = recalled(
+        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
+        Said(key="opposite", similarity=-0.2),
+        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
+    )  # fmt: skip
+    hits = [one.hit() for one in nearest(said, 10)]
+    assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
+    assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
+    assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
+    assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
+    assert not is_question("?" + ")" * 200_000 + "x")
 
 
 @every_case(*EVERY_RANKING)
@@ -257,23 +274,3 @@ def test_a_single_shared_word_of_a_question_for_a_topic_is_no_relevance(query, e
     found = {hit.memory.key: relevance(hit) for hit in hits}
     assert expected == pytest.approx(found["hamster"])
     assert expected == pytest.approx(found["after"])
-
-
-def test_a_hit_tells_which_words_it_holds_and_the_nearest_are_by_cosine_and_the_newest():
-    both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
-    asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
-    found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
-    hits = {hit.memory.key: hit for hit in found}
-    matched = [hits[key].matched for key in ("both", "one", "none")]
-    assert [("Green", "tea"), ("tea",), ()] == matched
-    said = recalled(
-        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
-        Said(key="opposite", similarity=-0.2),
-        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
-    )  # fmt: skip
-    hits = [one.hit() for one in nearest(said, 10)]
-    assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
-    assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
-    assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
-    assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
-    assert not is_question("?" + ")" * 200_000 + "x")

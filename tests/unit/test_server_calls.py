@@ -113,7 +113,7 @@ def test_what_passes_by_itself_is_waited_for_and_uses_no_try_up(code):
     assert not failed(Attempts(PAST), code)
 
 
-def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time():
+def test_an_answer_in_doubt_is_asked_for_and_values_stand_in_the_text_for_partial_indexes():
     attempts = Attempts(time.monotonic() + HOUR)
     assert failed(attempts, 2013, wrote=True)
     assert attempts.are_in_doubt
@@ -122,15 +122,7 @@ def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time():
     assert failed(attempts, 1213)
     assert not attempts.are_in_doubt
     assert not failed(attempts, 2003, has_looked=False)
-
-
-@every_case(1146, 2003, 4012, 1062)
-def test_the_rest_is_told_at_once(code):
-    assert not failed(Attempts(time.monotonic() + HOUR), code)
-
-
-def test_a_value_stands_in_the_text_for_a_partial_index_and_deleted_turns_are_found_one_by_one():
-    """A generic plan uses the index of summaries only if the statement says 'summary'."""
+    # A generic plan uses the index of summaries only if the statement says 'summary'.
     where = (equal("thread_id", "t"), equal("kind", "summary"), is_not_null("superseded_at"))
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
     assert b"t.kind = 'summary'" in text
@@ -145,6 +137,11 @@ def test_a_value_stands_in_the_text_for_a_partial_index_and_deleted_turns_are_fo
     assert b"USING unnest(%(p1)b::text[], %(p2)b::text[])" in text
     assert b"ANY" not in text
     assert {"p0": "/app/ana/", "p1": ["t", "t"], "p2": ["e1", "e2"]} == values
+
+
+@every_case(1146, 2003, 4012, 1062)
+def test_the_rest_is_told_at_once(code):
+    assert not failed(Attempts(time.monotonic() + HOUR), code)
 
 
 @every_case((True, b"coordinator_writes"), (False, b" writes"))
