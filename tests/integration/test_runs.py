@@ -349,7 +349,7 @@ async def test_a_model_builds_on_the_summary_before(ann):
 async def test_turns_of_two_windows_and_one_of_much_text(dsn, monkeypatch):
     count = 10_000
     if not LONG:
-        count = 300
+        count = 100
         monkeypatch.setattr(consolidation, "WINDOW", count // 2)
     async with open_memory(dsn, embedder=lambda texts: [[1.0]] * len(texts),
                            extractor=RuleExtractor(), worker=False) as memory:  # fmt: skip
