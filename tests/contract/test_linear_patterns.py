@@ -1,7 +1,6 @@
 """No long text keeps a processor busy: not a verb, nor a regular expression."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ NOT_TRIED = [
 
 def test_every_pattern_reads_a_long_text_once():
     """Each on long repetitive texts made for it, in seconds of processor time."""
-    found = subprocess.run([sys.executable, FINDER], capture_output=True, text=True, check=True)
+    found = subprocess.run([*warm_python(), FINDER], capture_output=True, text=True, check=True)
     *told, summary = found.stdout.splitlines()
     assert [] == [line for line in told if line.startswith("slow: ")]
     assert NOT_TRIED == [line.removeprefix("unknown: ") for line in told]

@@ -38,10 +38,17 @@ def diagnosed(check: str, status: str, *arguments: str) -> dict[str, str]:
     return findings[check]
 
 
-def test_the_command_is_installed_and_knows_its_version():
+def test_the_command_knows_its_version_and_tells_a_wrong_address_without_the_password():
     command = Path(sys.executable).with_name("hippocampus")
     shown = subprocess.run([command, "--version"], capture_output=True, text=True)
     assert (f"hippocampus {__version__}\n", "") == (shown.stdout, shown.stderr)
+    assert "embedded:///folder" in diagnosed("uri", "problem", "--uri", "nonsense")["found"]
+    code, findings = doctor("--uri", UNREACHABLE)
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "refused" in findings["server"]["found"]
+    assert "check host" in findings["server"]["advice"]
+    assert SECRET not in str(findings)
+    assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
 SLOW = (
@@ -158,16 +165,6 @@ def test_the_doctor_finds_a_sound_database_sound_and_leaves_no_trace(dsn):
     assert "multilingual-e5-small-centred-1, 384 dimensions" in findings["vectors"]["found"]
     assert "2." in findings["google-adk"]["found"]
     assert "All is well." in succeed("doctor", "--uri", dsn)
-
-
-def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
-    assert "embedded:///folder" in diagnosed("uri", "problem", "--uri", "nonsense")["found"]
-    code, findings = doctor("--uri", UNREACHABLE)
-    assert (1, "problem") == (code, findings["server"]["status"])
-    assert "refused" in findings["server"]["found"]
-    assert "check host" in findings["server"]["advice"]
-    assert SECRET not in str(findings)
-    assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
 def test_the_doctor_names_a_variable_that_nothing_reads_or_with_a_wrong_value(dsn, monkeypatch):

@@ -44,7 +44,7 @@ def cookie_of(answer: httpx.Response) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address, whole):
+def test_this_machine_sees_it_without_a_token_and_another_site_may_only_link_to_it(address, whole):
     page = get(f"{address}/")
     assert 200 == page.status_code and "pg-hippocampus" in page.text
     assert "https://" not in page.text.replace("https://nicegui.io", "")  # all of it is from here
@@ -55,9 +55,6 @@ def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address, wh
     assert 200 == socket.status_code, socket.text
     assert 403 == get(address + POLLING, origin="http://evil.example").status_code
     assert 403 == get(address + POLLING, host="evil.example").status_code
-
-
-def test_another_site_may_link_to_a_page_and_starts_frames_and_runs_nothing(address):
     linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert 200 == get(f"{address}/", **linked).status_code
     assert 403 == get(f"{address}/export?app={APP}&user=ana", **linked).status_code
@@ -70,9 +67,10 @@ def test_another_site_may_link_to_a_page_and_starts_frames_and_runs_nothing(addr
         assert "http:" not in headers["content-security-policy"]
         assert "DENY" == headers["x-frame-options"]
         assert "nosniff" == headers["x-content-type-options"]
-
-
-def test_the_root_leads_to_it_and_the_api_stands_beside_it(address):
+    # Every action goes over the socket, which a page of another site cannot open.
+    page = get(f"{address}/memories?app={APP}&user=ana")
+    assert 'method="get"' not in page.text.lower()
+    assert ANA.user in page.text
     root = address.removesuffix("/ui")
     assert "/ui/" == get(f"{root}/").headers["location"]
     assert "/ui/" == get(address).headers["location"]
@@ -173,13 +171,6 @@ def test_a_revoked_token_opens_no_page(locked, inspector, monkeypatch):
     assert 200 == get(f"{locked}/", cookie=cookie).status_code
     run_sync(tokens.revoke(new.token.token_id))
     assert 303 == get(f"{locked}/", cookie=cookie).status_code
-
-
-def test_no_get_changes_anything(address):
-    """Every action goes over the socket, which a page of another site cannot open."""
-    page = get(f"{address}/memories?app={APP}&user=ana")
-    assert 'method="get"' not in page.text.lower()
-    assert ANA.user in page.text
 
 
 def test_read_only_serves_no_api(dsn, tmp_path):
