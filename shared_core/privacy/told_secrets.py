@@ -48,7 +48,7 @@ _TOKEN: Final = re.compile(
     rf"|(?P<chunk>{_SIGN}(?:{_SIGN}|['’](?=\w)){{0,200}}=?)"
     r"|(?P<sign>\S)"
 )
-_TAIL: Final = re.compile(r"[.!?~'’]+$")
+_TAIL: Final = re.compile(r"(?<![.!?~'’])[.!?~'’]+$")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
