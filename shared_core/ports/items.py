@@ -219,6 +219,7 @@ class WriteItem:
     texts: field name to the text to embed and to search by words. None takes the texts within the
     value; an empty mapping excludes the item from every search with a query. words: the text to
     search by words, if it differs from texts. ttl_s: time to live in seconds after the write.
+    later: without texts, a job embeds the text of the value, in passages.
     """
 
     address: ItemAddress
@@ -226,6 +227,7 @@ class WriteItem:
     texts: Mapping[str, str] | None = None
     words: str | None = None
     ttl_s: float | None = None
+    later: bool = False
 
 
 ItemOp: TypeAlias = ReadItem | FindItems | NamespaceQuery | WriteItem
