@@ -36,7 +36,8 @@ Call: TypeAlias = Callable[[BaseStore], None]
 
 def text(seed: int, characters: int) -> str:
     """Return lines of a log, of this length."""
-    lines, size = [], 0
+    lines: list[str] = []
+    size = 0
     while size < characters:
         n = seed * 7919 + len(lines)
         line = f"Day {n}: ferry {n % 17} left pier {n % 5} at {n % 24}:00 with {n % 211} on board."

@@ -14,7 +14,7 @@ from shared_core.core.domain import JsonValue
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import scope_path
 from shared_core.ingest.item_text import text_of
-from shared_core.ingest.items import LATER_CHARACTERS
+from shared_core.ingest.items import LATER_WORDS
 from shared_core.lifecycle import Handle
 from shared_core.nlp.passages import passages, without_data
 from shared_core.nlp.text import search_terms
@@ -53,7 +53,7 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
     items = made = 0
     async for waiting in _waiting(storage, tenant, handle.clock):
         for one in waiting:
-            if len(text_of(one.value)) > LATER_CHARACTERS:
+            if len(text_of(one.value)) > LATER_WORDS:
                 terms = await asyncio.to_thread(_all_terms, one)
                 await storage.transact(tenant, partial(replace_terms, one, terms))
         for fields in _together(waiting):

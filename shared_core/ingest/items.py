@@ -68,8 +68,10 @@ MAX_TTL_S = 100 * 366 * 86_400.0
 """Maximum time to live in seconds, 100 years; an item without one never expires."""
 
 LATER_CHARACTERS = 10_000
-"""Characters of an item that is embedded later which are kept as its text, and whose words are
-searched at once: it takes a second to cut 1 MB into words. The job adds the words of the rest."""
+"""Characters of an item that is embedded later which are kept as its text: what recall shows."""
+LATER_WORDS = 2_000
+"""Characters of it whose words are searched at once: it takes a second to cut 1 MB into words. The
+job adds the words of the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,8 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     later = op.later and op.texts is None and may_wait(namespace)
     if later:
         text = text[:LATER_CHARACTERS]
-    texts = {TEXT_FIELD: without_data(text) if later else text} if op.texts is None else op.texts
+    at_once = without_data(text[:LATER_WORDS]) if later else text
+    texts = {TEXT_FIELD: at_once} if op.texts is None else op.texts
     texts = {name: words for name, words in texts.items() if has_words(words)}
     words = "\n".join(dict.fromkeys(texts.values())) if op.words is None else op.words
     row = MemoryRow(
@@ -614,13 +617,14 @@ class _Batch:
         rows = [entry.written_at(now) for entry in chosen.values() if entry]
         stamps = [self._stamps[row.namespace, row.key] for row in rows] if self._stamps else ()
         scopes = {Scope(*one.address[0][:2]) for one in chosen.values() if one and one.later}
-        if gone or stamps or scopes:
+        if gone or stamps:
             later = set(map(scope_path, scopes))
             await write_items(self._storage, rows, vectors, gone, stamps, now, later)
-            for scope in scopes:
-                self._enqueued(scope)
         else:
-            await self._storage.items.put_memories(rows, vectors)
+            jobs = [(scope, embedding_job(now)) for scope in sorted(scopes, key=scope_path)]
+            await self._storage.items.put_memories(rows, vectors, jobs)
+        for scope in scopes:
+            self._enqueued(scope)
 
 
 async def _works(embedding: Embedding, error: MemoryCoreError) -> bool:

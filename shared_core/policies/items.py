@@ -114,9 +114,6 @@ def put_items(
     written = [Verb("put_items", (rows,)), Verb("add_vectors", (vectors,))]
     if job:
         written.append(Verb("enqueue", (None, job)))
-    if not (stamps or forgotten):
-        yield Last(written)
-        return
     found = yield [*written, *_select_stamped(stamps)]
     operations = _stamped(stamps, found[len(written) :], written=True)
     if forgotten:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from shared_core.ports.jobs import NewJob
+
     Vectors: TypeAlias = NDArray[np.float32]
 
 
@@ -169,10 +171,16 @@ class ItemStorage(Protocol):
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
         """Return tenants with expired memories or turns below a namespace, at most `limit`."""
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        jobs: Sequence[tuple[Scope, NewJob]] = (),
+    ) -> None:
         """Write memories by namespace and key, and replace existing ones with their vectors.
 
         A row in a namespace of instructions adds a version, unless the newest version is equal.
+        jobs: on users, enqueued in the same transaction.
         """
 
 
