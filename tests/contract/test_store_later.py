@@ -60,9 +60,10 @@ async def test_a_put_waits_for_no_model_and_a_job_makes_it_found(idle, scope, te
     assert {"items": 0, "passages": 0} == await run(idle, scope)
 
 
+@mock.patch.object(item_vectors, "TOGETHER", 4)
 async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_next(idle, scope):
     store, here = Store(engine=idle, embed_later=True), files(scope)
-    await store.aput(here, "/long.md", {"content": LOG * 8})
+    await store.aput(here, "/long.md", {"content": LOG})
     await store.aput(here, "/short.md", {"content": KEY})
     embed, batches = Embedding.passages, []
 
