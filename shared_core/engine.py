@@ -606,9 +606,10 @@ class MemoryEngine:
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.ingest.items."""
-        storage = await self._handle.storage()
+        handle, enqueued = self._handle, self._worker.hand_over
+        storage = await handle.storage()
         self.indexes.nudge()
-        return await items.run_item_ops(storage, self._handle.embedding_of, self._handle.clock, ops)
+        return await items.run_item_ops(storage, handle.embedding_of, handle.clock, ops, enqueued)
 
     async def forget_about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic: it leaves recall now, and is erased after 30 days.

@@ -443,9 +443,10 @@ CREATE TABLE consolidation_jobs (
     PRIMARY KEY (tenant_id, job_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
     CONSTRAINT consolidation_jobs_job_type_check CHECK (job_type IN (
-        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'callback')),
+        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'item_vectors',
+        'callback')),
     CONSTRAINT consolidation_jobs_thread_check
-        CHECK ((thread_id IS NULL) = (job_type = 'reflection')),
+        CHECK ((thread_id IS NULL) = (job_type IN ('reflection', 'item_vectors'))),
     CONSTRAINT consolidation_jobs_performer_check
         CHECK ((performer IS NULL) = (job_type <> 'callback'))
 );
