@@ -109,8 +109,8 @@ class OpenMemoryService(BaseMemoryService):
         wait: whether ingestion returns after embedding and consolidation. With False both are left
             to the queue: words find the turns immediately, meaning and facts a moment later. With
             True a failure of the model is raised; the turns are stored, and the queue tries again.
-        deadline_s: seconds that a search may take. The start of an embedded server and the load of
-            a bundled model do not count.
+        deadline_s: seconds that a search may take. The start of a database and the load of a
+            bundled model do not count; connecting to another server may take as long once more.
         fail_open: whether a search that fails, because the database is away or the deadline passed,
             returns nothing, logs the reason and counts it in `failed_searches`. With False it
             raises StorageUnavailable. Ingestion always raises.
@@ -427,7 +427,8 @@ class OpenMemoryService(BaseMemoryService):
 
     async def _recall(self, scope: Scope, query: str) -> Sequence[Hit] | None:
         """Return the hits for a query, or None if the search failed and fail_open is set."""
-        await self._engine.warm_up()  # a cold start does not count towards the deadline
+        # A cold start does not count towards the deadline.
+        await self._engine.warm_up(remote_s=self._options.deadline_s)
         find = {"all": self._all, "turns": self._turns, "facts": self._hits}
         recall = find[self._options.memories](scope, query)
         try:

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -69,6 +69,7 @@ class _RunnerRun:
     summary: Memory | None = None
     profile: str | None = None
     past: Sequence[Fact] = ()
+    notice: str = ""
     has_context: bool = False
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -209,8 +210,10 @@ class MemoryPlugin(BasePlugin):
     ) -> None:
         end = asyncio.get_running_loop().time() + CLOSE_S
         with self._shielded("draining"):
-            async with asyncio.timeout_at(end):
-                drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
+            drained = [False]
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
             if not all(drained):
                 _log.warning("plugin %s: closed with work still in the queue", self.name)
         with self._shielded("closing"):
@@ -230,6 +233,8 @@ class MemoryPlugin(BasePlugin):
                     run.summary, run.profile = await self._session_context(context)
                     with self._shielded("recalling what ended"):
                         run.past = await self._asked_of_the_past(context, run.query)
+                    with self._shielded("looking for what is to be forgotten"):
+                        run.notice = await self._notice(context, run.query)
         shown = shown_texts(llm_request)
         ids = shown_ids(shown, context.session.events)
         entries = not_drawn_from(ids, entries)
@@ -241,7 +246,7 @@ class MemoryPlugin(BasePlugin):
         block = await asyncio.to_thread(
             recall_block, entries, shown, self._max_tokens, question=run.query,
             now=datetime.now(UTC), past=past, profile=run.profile, summary=summary,
-            count=self._count,
+            notice=run.notice, count=self._count,
         )  # fmt: skip
         if block and self._place == "system":
             llm_request.append_instructions([block])
@@ -269,6 +274,14 @@ class MemoryPlugin(BasePlugin):
         scope = Scope(session.app_name, session.user_id)
         return await in_time(service.engine.facts.asked_of_the_past(scope, query), REMEMBER_S)
 
+    async def _notice(self, context: InvocationContext, query: str) -> str:
+        """Return what storing this message will forget, "" if it asks to forget nothing."""
+        if not self._ingests:
+            return ""
+        requests = self._service(context).engine.forget_requests
+        scope = Scope(context.session.app_name, context.session.user_id)
+        return await in_time(requests.notice(scope, query), REMEMBER_S)
+
     async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
         service = self._service(context)
         app_name, user_id = context.session.app_name, context.session.user_id
@@ -292,7 +305,7 @@ class MemoryPlugin(BasePlugin):
             return
         service = self._service(context)
         zone = {"timezone": of_user} if (of_user := timezone_of(session.state)) else {}
-        await service.engine.warm_up(model=False)
+        await service.engine.warm_up(model=False, remote_s=REMEMBER_S)
         ingestion = service.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,

@@ -31,6 +31,7 @@ def recall_block(
     past: Sequence[Fact] = (),
     profile: str | None = None,
     summary: Memory | None = None,
+    notice: str = "",
     count: TokenCounter = count_tokens,
 ) -> str:
     """Return the memories as one text of at most max_tokens, or "" without any.
@@ -39,7 +40,7 @@ def recall_block(
     that fits; the best one is cut instead. shown: texts that the request already has. question:
     what the memories are to answer. now: when the user asks. past: facts that ended and that the
     question asks for. profile: of the user, shown first. summary: of the session, if the request
-    shows only part of it.
+    shows only part of it. notice: what the memory does about a request to forget.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [past_memory(fact, now) for fact in past] + [
@@ -48,7 +49,12 @@ def recall_block(
         if text and text not in shown and (summary is None or text != summary.text)
     ]
     window = memory_block(
-        composed(question, found), max_tokens, profile=profile, summary=summary, count=count
+        composed(question, found),
+        max_tokens,
+        profile=profile,
+        summary=summary,
+        notice=notice,
+        count=count,
     )
     return window.prompt
 

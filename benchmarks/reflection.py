@@ -28,6 +28,8 @@ from langgraph_store.reflection import ReflectionNode
 from shared_core import open_memory, run_sync
 
 THREAD = 50
+REPEATS, HISTORY = 20, 100
+"""Threads with a first turn, and new nodes; turns of the thread that a new node is given."""
 QUESTION = "Which tram takes me from the station to the office when it rains on a Monday morning?"
 ANSWER = "Take the 28 to the river and walk up the hill; it runs every ten minutes until nine."
 
@@ -94,11 +96,11 @@ def measure(turns: int) -> dict[str, float]:
             times["async"] += asyncio.run(growing)[1:]
             times["sql"] += by_hand(sql, THREAD)
         sql.close()
-        times["first"] = [handed_over(node, f"thread-{n}", 1)[0] for n in range(20)]
-        history = [message for number in range(100) for message in turn(number)]
-        handed_over(node, "long", 100)
+        times["first"] = [handed_over(node, f"thread-{n}", 1)[0] for n in range(REPEATS)]
+        history = [message for number in range(HISTORY) for message in turn(number)]
+        handed_over(node, "long", HISTORY)
         times["again"] = []
-        for _ in range(20):
+        for _ in range(REPEATS):
             fresh = create_reflection_node(store, app="bench", delay_s=3600)
             begun = time.perf_counter()
             fresh.invoke({"messages": history}, config("long"))

@@ -24,10 +24,10 @@ SECTIONS: dict[str, str] = {
 ORDER: dict[str, tuple[str, ...]] = {
     "tutorials": ("adk", "langgraph", "one-memory", "from-postgres-store", "production"),
     "how-to": (
-        "adk-web", "langgraph-dev", "langmem", "mcp", "http", "background", "language-model",
-        "embedding-model", "chinese", "facts", "budget", "inspect", "forget", "export",
-        "import-from-another-memory", "containers", "monitor", "backup", "upgrade", "rights",
-        "poolers", "citus", "seekdb", "troubleshooting",
+        "adk-web", "langgraph-dev", "langmem", "deepagents", "mcp", "http", "background",
+        "language-model", "embedding-model", "chinese", "facts", "budget", "inspect", "forget",
+        "export", "import-from-another-memory", "containers", "monitor", "backup", "upgrade",
+        "rights", "poolers", "citus", "seekdb", "troubleshooting",
     ),
     "reference": (
         "cli", "settings", "http-operations", "sql", "schema", "adk", "langgraph", "core",

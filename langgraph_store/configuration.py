@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import IndexConfig, TTLConfig, ensure_embeddings
@@ -37,10 +37,21 @@ class IndexSettings:
     distance: Distance = "cosine"
 
 
-def index_settings(index: IndexConfig | None) -> IndexSettings:
-    """Return the settings of a configuration. Raises InvalidInput for one that cannot be used."""
+def index_settings(index: IndexConfig | Literal[False] | None, *, later: bool) -> IndexSettings:
+    """Return the settings of a configuration. Raises InvalidInput for one that cannot be used.
+
+    later: a job embeds items, in whichever process, by what the database knows.
+    """
+    if index is False:
+        return IndexSettings(fields={})
     if index is None:
         return IndexSettings()
+    if later and (own := [name for name in ("embed", "fields") if index.get(name) is not None]):
+        raise InvalidInput(
+            f"embed_later and index[{own[0]!r}] exclude each other, because the worker that embeds"
+            " knows no store: give the model to open_memory(embedder=...) or HIPPOCAMPUS_EMBEDDER,"
+            " and fields to put(index=[...])"
+        )
     _check_keys(index, "index", _INDEX_KEYS)
     given = cast("Mapping[str, Any]", index)
     if given.get("ann_index_config") is not None:

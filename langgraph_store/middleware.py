@@ -9,8 +9,8 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -30,6 +30,7 @@ from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Fact, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import asks_nothing, composed, memory_block, past_memory, shown_memory
 from shared_core.core import check_arguments, hint_at_inspector, log_failure, search_failed
+from shared_core.errors import StorageUnavailable
 from shared_core.nlp import TokenCounter, count_tokens
 
 LIMIT = 10
@@ -50,12 +51,14 @@ class _RecalledContext(NamedTuple):
     Attributes:
         summary: Of its thread.
         past: Facts that ended and that the question asks for.
+        notice: What storing the message will forget.
     """
 
     hits: Sequence[Hit] = ()
     summary: Memory | None = None
     profile: str | None = None
     past: Sequence[Fact] = ()
+    notice: str = ""
 
 
 class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -77,8 +80,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         max_tokens: token budget of the recalled block, including its frame. It holds the stored
             profile, facts, memories, and a summary of turns that the request lacks.
         count: the tokenizer. Default: o200k; "model" takes get_num_tokens of the answering model.
-        deadline_s: seconds that a search may take, without a cold start. After it the model
-            answers without memories.
+        deadline_s: seconds that a search may take. After it the model answers without memories.
+            The start of a database and the load of a bundled model do not count; connecting to
+            another server may take as long once more.
         place: "message" inserts a message before the user's and keeps the prompt before it
             cacheable; "system" extends the system message.
         with_tools: whether to give the agent remember, recall and forget.
@@ -208,9 +212,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _RecalledContext:
         if (known := self._known(key)) is not None:
             return known
-        await self._engine.warm_up()  # a cold start does not count towards the deadline
+        await self._engine.warm_up(remote_s=self._deadline_s)  # the deadline does not count it
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with self._deadline():
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
                 summary, profile = await asyncio.gather(
                     self._engine.thread_summary(scope, thread_id),
@@ -223,11 +227,25 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise
         past: Sequence[Fact] = ()
         with self._shielded("recalling what ended"):
-            async with asyncio.timeout(self._deadline_s):
+            async with self._deadline():
                 past = await self._engine.facts.asked_of_the_past(scope, text)
-        answer = _RecalledContext(hits, summary, profile, past)
+        notice = ""
+        with self._shielded("looking for what is to be forgotten"):
+            if self._ingests:
+                async with asyncio.timeout(self._deadline_s):
+                    notice = await self._engine.forget_requests.notice(scope, text)
+        answer = _RecalledContext(hits, summary, profile, past, notice)
         self._keep(key, answer)
         return answer
+
+    @asynccontextmanager
+    async def _deadline(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                yield
+        except TimeoutError as error:
+            what = f"the search took longer than deadline_s={self._deadline_s:g}"
+            raise StorageUnavailable(what) from error
 
     def _known(self, key: _Key) -> _RecalledContext | None:
         """Return the cached answer to a question, and drop expired answers."""
@@ -258,6 +276,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             self._max_tokens,
             profile=answer.profile,
             summary=summary,
+            notice=answer.notice,
             count=count,
         ).prompt
         if not block or turn is None:

@@ -80,10 +80,11 @@ def field_paths(fields: object) -> Paths:
     return {path: [] if path == "$" else tokenize_path(path) for path in fields}
 
 
-def core_op(op: Op, fields: Paths | None, reading: Reading) -> ItemOp:
+def core_op(op: Op, fields: Paths | None, reading: Reading, *, later: bool = False) -> ItemOp:
     """Return the core's operation for an operation of LangGraph.
 
-    fields: paths to embed if a put has none; None embeds all texts of a value.
+    fields: paths to embed if a put has none; None embeds all texts of a value. later: a job does,
+    unless the put names paths.
     Raises InvalidInput or InvalidNamespaceError for an invalid operation.
     """
     labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
@@ -112,7 +113,7 @@ def core_op(op: Op, fields: Paths | None, reading: Reading) -> ItemOp:
     if isinstance(op, ListNamespacesOp):
         return _namespace_query(op, reading.with_expired)
     if isinstance(op, PutOp):
-        return _write(op, fields)
+        return _write(op, fields, later=later)
     raise InvalidInput(f"{type(op).__name__} is not an operation of a LangGraph store")
 
 
@@ -123,7 +124,7 @@ def _address(op: GetOp | PutOp) -> tuple[Namespace, str]:
     return from_labels(op.namespace), key
 
 
-def _write(op: PutOp, fields: Paths | None) -> WriteItem:
+def _write(op: PutOp, fields: Paths | None, *, later: bool) -> WriteItem:
     address = _address(op)
     if op.value is None:
         return WriteItem(address=address, value=None)
@@ -142,6 +143,7 @@ def _write(op: PutOp, fields: Paths | None) -> WriteItem:
         value=op.value,
         texts=None if paths is None else _texts(op, paths),
         ttl_s=None if op.ttl is None else _seconds(op.ttl),
+        later=later,
     )
 
 

@@ -72,7 +72,11 @@ class PgHippocampusStore(BaseStore):
         uri: as in shared_core.open_memory, like schema and pool_size; or a connection of psycopg or
             a pool, also one that a checkpointer uses, for a store in the same database.
         index: LangGraph's index configuration. "embed" may also be "e5" or "use"; the default
-            is that of the database. Without "fields" all texts of a value are embedded.
+            is that of the database. Without "fields" all texts of a value are embedded. False: no
+            item is found by a query, unless its put() names fields.
+        embed_later: put() does not wait for the model; a job of the queue embeds the text of the
+            value, long ones in passages. Until then only the words of its first 2,000 characters
+            find an item. For files of agents (docs/how-to/deepagents.md).
         ttl: LangGraph's configuration, in minutes or fractions of them. sweep_ttl() deletes expired
             items, periodically with "sweep_interval_minutes". Until then they are read, unless
             "omit_expired" is set; memories are never read after they expired.
@@ -97,7 +101,8 @@ class PgHippocampusStore(BaseStore):
         self,
         uri: object = None,
         *,
-        index: IndexConfig | None = None,
+        index: IndexConfig | Literal[False] | None = None,
+        embed_later: bool = False,
         ttl: TTLConfig | None = None,
         pool_config: Mapping[str, Any] | None = None,
         pipeline: bool = False,
@@ -116,7 +121,8 @@ class PgHippocampusStore(BaseStore):
         self.ttl_config = checked_ttl(ttl)
         self._sweep_interval_s = _sweep_interval_s(ttl)
         self._sweeps_by_itself = self._sweep_interval_s is not None
-        settings = index_settings(index)
+        settings = index_settings(index, later=embed_later)
+        self._embeds_later = embed_later
         self.index_config = settings.config
         self.embeddings = settings.embeddings
         self._fields = settings.fields
@@ -199,7 +205,7 @@ class PgHippocampusStore(BaseStore):
         reading = Reading(self._search, self._distance, not self._omits_expired)
         for place, op in enumerate(ops):
             try:
-                core[place] = core_op(op, self._fields, reading)
+                core[place] = core_op(op, self._fields, reading, later=self._embeds_later)
             except ValueError as error:  # InvalidInput and InvalidNamespaceError are ValueErrors
                 errors[place] = error
         found: Sequence[Any] = [None] * len(core)

@@ -12,8 +12,7 @@ from concurrent.futures import InvalidStateError
 from contextlib import suppress
 
 from langgraph_store.awaitables import Task
-from shared_core.core import in_background
-from shared_core.errors import MemoryCoreError
+from shared_core.core import in_background, reason
 from shared_core.lifecycle import MemoryClosed
 
 log = logging.getLogger("hippocampus")
@@ -101,11 +100,10 @@ def _sweep_on(
                 log.info("deleted %d expired items", swept)
         except MemoryClosed:
             log.debug("no sweep: the memory is closed")
-        except MemoryCoreError as error:
+        except Exception as error:  # noqa: BLE001 # nobody joins this thread: it goes on
             if not stopped.is_set():
-                log.error("a sweep of expired items failed, the next one tries again: %s", error)
-        except Exception:  # nobody joins this thread, so it logs and continues
-            log.exception("a sweep of expired items failed, the next one tries again")
+                what = "a sweep of expired items failed, the next one tries again: %s"
+                log.error(what, reason(error))
         del method
     with suppress(InvalidStateError):  # the caller cancelled it, which stopped the sweeper
         done.set_result(None)

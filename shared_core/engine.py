@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence, Set
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -41,7 +40,7 @@ from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.core.shown import shown
 from shared_core.core.time_zones import clock_in
 from shared_core.core.validation import listed, whole_number
-from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.errors import InvalidInput
 from shared_core.ingest import events as ingest, items
 from shared_core.ingest.instructions import Instructions
 from shared_core.ingest.items import ImportedItems
@@ -88,10 +87,6 @@ from shared_core.transfer.service import ImportedLines, Transfer
 
 if TYPE_CHECKING:
     from shared_core.transfer.reembedding import TextOfField
-
-
-COLD_RETRY_S = 60.0
-"""Seconds after a failed warm_up() during which no other is tried."""
 
 
 class MemoryEngine:
@@ -157,7 +152,6 @@ class MemoryEngine:
         forgetting; None for no schedule.
         """
         self._storage = storage
-        self._cold_until = 0.0
         self._lifecycle = StorageLifecycle(storage, clock)
         handle = self._handle = Handle(
             self._lifecycle, embedding, item_embedding or embedding, Intake(privacy, zone),
@@ -229,22 +223,19 @@ class MemoryEngine:
         await self.open()
         return self._handle.clock()
 
-    async def warm_up(self, *, model: bool = True) -> None:
-        """Start an embedded server and load a bundled model, so that no deadline pays for them.
+    async def warm_up(self, *, model: bool = True, remote_s: float | None = None) -> None:
+        """Open the database and load a bundled model, so that the first question waits for neither.
 
-        A remote database or model is not called. A failure is not raised here: the verb that
-        needs what failed raises it. For COLD_RETRY_S seconds after a failure nothing is started,
-        so that deadlines hold while a server cannot start.
+        A server calls it when it starts. A failure is not raised here: the verb that needs what
+        failed raises it. For a minute after a failure nothing is started, so that deadlines hold.
+
+        Args:
+            model: whether to load the model.
+            remote_s: maximum seconds of waiting for a server that is not embedded. The opening
+                goes on after them. Default: no maximum.
         """
-        if time.monotonic() < self._cold_until:
-            return
-        try:
-            if self._storage.is_embedded:
-                await self.open()
-            if model:
-                await self._handle.embedding.load(is_open=self._storage.is_embedded)
-        except MemoryCoreError:
-            self._cold_until = time.monotonic() + COLD_RETRY_S
+        embedding = self._handle.embedding if model else None
+        await self._lifecycle.warm_up(embedding, remote_s)
 
     async def load_model(self) -> None:
         """Load a bundled embedder; others have nothing to load. Raises ModelUnavailable."""
@@ -305,7 +296,7 @@ class MemoryEngine:
             session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
         asking = [one for one in events if one.event_id in done.new | done.edited]
-        gone = await self.forget_requests.in_turns(scope, asking)
+        gone = await self.forget_requests.in_turns(scope, ThreadId(thread_id), asking)
         return NewTurns(done.new, gone, edited=done.edited)
 
     async def leave_turns(self, scope: Scope, thread_id: str, ids: Collection[str]) -> Set[str]:
@@ -615,9 +606,10 @@ class MemoryEngine:
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.ingest.items."""
-        storage = await self._handle.storage()
+        handle, enqueued = self._handle, self._worker.hand_over
+        storage = await handle.storage()
         self.indexes.nudge()
-        return await items.run_item_ops(storage, self._handle.embedding_of, self._handle.clock, ops)
+        return await items.run_item_ops(storage, handle.embedding_of, handle.clock, ops, enqueued)
 
     async def forget_about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic: it leaves recall now, and is erased after 30 days.

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,8 @@ from shared_core.privacy.sanitizing import Intake
 
 log = logging.getLogger("hippocampus")
 
+COLD_RETRY_S = 60.0
+"""Seconds after a failed warm_up() during which no other is tried."""
 EXIT_DRAIN_S = 0.5
 """Seconds that a running job may take when the interpreter exits with the memory still open."""
 EXIT_S = 3.0
@@ -51,6 +54,7 @@ class StorageLifecycle:
         self._storage = storage
         self._clock = clock
         self._opened_in = self._opening_in = 0
+        self._cold_until = 0.0
         self._opening = asyncio.Lock()
         self._after_opening: Sequence[Callable[[], None]] = ()
         self._background: Sequence[Background] = ()
@@ -84,6 +88,20 @@ class StorageLifecycle:
         # A caller that is cancelled does not undo the opening: the next caller finds it done.
         await asyncio.shield(on_own_loop(self._open()))
         return self._storage
+
+    async def warm_up(self, embedding: Embedding | None, remote_s: float | None) -> None:
+        """Open the storage and load an embedding; see MemoryEngine.warm_up()."""
+        if time.monotonic() < self._cold_until:
+            return
+        try:
+            try:
+                async with asyncio.timeout(None if self._storage.is_embedded else remote_s):
+                    await self.open()
+            finally:
+                if embedding is not None:
+                    await embedding.load(is_open=self.is_open)
+        except (MemoryCoreError, TimeoutError):
+            self._cold_until = time.monotonic() + COLD_RETRY_S
 
     async def compare_clock(self) -> None:
         """Correct the clock of the memory by the server's; a caller's own clock stays."""

@@ -32,6 +32,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.affect._any_feeling", ("en", "zh")),
     ("shared_core.nlp.affect.load_weights", ()),
     ("shared_core.extraction.forget_requests._own_person", ()),
+    ("shared_core.extraction.forget_topics._illness", ()),
     ("shared_core.nlp.keywords_and_topics._topics", ()),
     ("shared_core.nlp.noun_phrases_zh._surnamed", ()),
     ("shared_core.nlp.relation_phrases._any_kin", ()),
@@ -49,6 +50,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Functions that compile the words of a rule file at their first call, and what they take."""
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+NAMED = re.compile(rf"\.(?:compile|{'|'.join(METHODS)})\b")
 ANCHORED = {"match", "fullmatch"}
 ALPHABET = "a1 -中。.,:'\"@/_Z\n\t=?!（“\u3000%$#<>[]{}|\\~^&*+;"
 ANYWHERE = (
@@ -91,6 +93,8 @@ def compiled_patterns() -> tuple[dict[re.Pattern[str], Place], list[str]]:
             found.setdefault(made, (name, frame.f_lineno, "compile"))
         return made
 
+    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+        del sys.modules[name]  # a fork of warm_python.py has compiled what they compile
     re._compile = noted  # type: ignore[attr-defined]
     for module in modules():
         for call in calls_of_re(module):
@@ -150,7 +154,9 @@ def modules() -> Iterator[ModuleType]:
 
 @cache
 def nodes_of(file: str) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(Path(file).read_text())))
+    """Return all nodes of a file that names a method of a pattern; none of another file."""
+    text = Path(file).read_text()
+    return list(ast.walk(ast.parse(text))) if NAMED.search(text) else []
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,6 +120,8 @@ def init(
 
 def _write(folder: Path, *, yes: bool, as_json: bool) -> None:
     files, notes = planned(folder)
+    for path in files:
+        _check_no_link(folder, path)
     chosen = [path for path, text in files.items() if _may_write(path, text, yes=yes)]
     for path in chosen:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,8 +134,8 @@ def _write(folder: Path, *, yes: bool, as_json: bool) -> None:
         for path, text in files.items()
         if path not in chosen and path.read_text("utf-8") != text
     ]
-    commands = [f"adk {verb} {folder} {URI}" for verb in ("web", "api_server")]
-    commands += [f"adk run {agent} {URI}" for agent in agents_in(folder)]
+    commands = [f"adk {verb} {_quoted(folder)} {URI}" for verb in ("web", "api_server")]
+    commands += [f"adk run {_quoted(agent)} {URI}" for agent in agents_in(folder)]
     if as_json:
         cli.print_json({"written": [*map(str, chosen)], "notes": notes, "commands": commands})
         return
@@ -143,6 +146,27 @@ def _write(folder: Path, *, yes: bool, as_json: bool) -> None:
     cli.say("\n" + t("Run one of:", "运行其中之一："))
     for command in commands:
         cli.print_all([cli.Typed(command)])
+
+
+def _quoted(folder: Path) -> str:
+    """Return a folder as one word of a shell, which is no option either."""
+    return shlex.quote(f"./{folder}" if str(folder).startswith("-") else str(folder))
+
+
+def _check_no_link(folder: Path, path: Path) -> None:
+    """Raise InvalidInput if a file of the folder would be written through a symbolic link."""
+    below = path.relative_to(folder).parts
+    for count in range(1, len(below) + 1):
+        part = folder.joinpath(*below[:count])
+        if part.is_symlink():
+            raise InvalidInput(
+                t(
+                    f"{shown(str(part))} is a symbolic link, and init writes through none: run it"
+                    " on the folder that the link leads to, or replace the link by a copy",
+                    f"{shown(str(part))} 是符号链接，init 不会经由链接写入：请对链接指向的文件夹"
+                    "运行，或把链接换成副本",
+                )
+            )
 
 
 def planned(folder: Path) -> tuple[Mapping[Path, str], list[str]]:

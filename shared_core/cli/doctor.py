@@ -77,6 +77,8 @@ LOG_LINES = 8
 
 
 Status = Literal["ok", "note", "problem"]
+UNCLAIMED_S: Final = 60
+"""Seconds after which a due job counts as left alone. A worker takes one at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -588,14 +590,18 @@ class _PostgresServer:
         count = sql.SQL(
             "SELECT count(*) FILTER (WHERE is_due AND job_type <> 'callback'),"
             " count(*) FILTER (WHERE is_due AND job_type = 'callback'),"
-            " count(*) FILTER (WHERE status = 'failed') FROM (SELECT status, job_type,"
-            " status = 'pending' AND run_after <= now() OR status = 'running' AND"
-            " lease_until <= now() AS is_due FROM {}.consolidation_jobs) AS jobs"
+            " count(*) FILTER (WHERE status = 'failed'),"
+            " count(*) FILTER (WHERE status = 'running' AND NOT is_due),"
+            " extract(epoch FROM now() - min(due_at) FILTER (WHERE job_type <> 'callback')),"
+            " (SELECT count(*) FROM {0}.conversations WHERE status = 'active')"
+            " FROM (SELECT status, job_type, due_at, due_at <= now() AS is_due FROM (SELECT status,"
+            " job_type, CASE status WHEN 'pending' THEN run_after WHEN 'running' THEN lease_until"
+            " END AS due_at FROM {0}.consolidation_jobs) AS moments) AS jobs"
         )
         with self._connection.transaction(force_rollback=True):
             self._row("SELECT set_config('hippocampus.scope', '/', true)")
-            [(waiting, callbacks, failed)] = self._rows(count)
-        return _queue(waiting, callbacks, failed)
+            [row] = self._rows(count)
+        return _queue(*row)
 
     def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
         row = self._connection.execute(query.encode(), values).fetchone()
@@ -651,15 +657,39 @@ def _vectors(rows: Sequence[tuple[Any, ...]], model: ModelCheck) -> CheckResult:
     return _ok("vectors", found)
 
 
-def _queue(waiting: int, callbacks: int, failed: int) -> CheckResult:
-    """Report the jobs and callbacks that are due, and the dead jobs."""
+def _queue(
+    waiting: int, callbacks: int, failed: int, running: int, oldest_s: float | None, talks: int
+) -> CheckResult:
+    """Report the jobs and callbacks that are due, the dead jobs, and who takes them.
+
+    running: number of leased jobs. oldest_s: seconds since the oldest job was due. talks: number of
+    open conversations, which have no job yet.
+    """
+    open_talks = t(
+        f"; {talks} conversations are open: their facts are drawn once they end, after a silence or"
+        " by end_session",
+        f"；{talks} 个会话还没结束：静默一段时间或调用 end_session 结束后，才会读出事实",
+    )
     if not (waiting or callbacks or failed):
-        return _ok("queue", t("nothing waits, nothing failed", "没有等待的任务，也没有失败的任务"))
+        found = t("nothing waits, nothing failed", "没有等待的任务，也没有失败的任务")
+        return _ok("queue", found + open_talks * bool(talks))
     found = t(
         f"{waiting} jobs are due and unclaimed, {failed} are dead",
         f"{waiting} 个任务到期而无人运行，{failed} 个失败",
     )
     advice = [t("hippocampus jobs lists them", "hippocampus jobs 可列出")]
+    if waiting and not running and oldest_s is not None and oldest_s > UNCLAIMED_S:
+        minutes = round(oldest_s / 60)
+        found += t(
+            f"; the oldest has waited for {minutes} min, so no worker takes them",
+            f"；最早的已等 {minutes} 分钟，说明没有 worker 在取",
+        )
+        advice.append(
+            t(
+                "start hippocampus worker with this --uri and --schema",
+                "请用同样的 --uri 和 --schema 启动 hippocampus worker",
+            )
+        )
     if waiting:
         advice.append(
             t(
@@ -685,7 +715,7 @@ def _queue(waiting: int, callbacks: int, failed: int) -> CheckResult:
                 "回调任务在有其 reflector 的进程中运行，不在 worker 中",
             )
         )
-    return _note("queue", found, t("; ", "；").join(advice))
+    return _note("queue", found + open_talks * bool(talks), t("; ", "；").join(advice))
 
 
 def _oceanbase(settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
@@ -732,11 +762,15 @@ def _oceanbase_server(cursor: Any, location: Location, model: ModelCheck) -> Ite
         return
     cursor.execute(f"USE {location.database}")
     yield _vectors(rows("SELECT model, dimensions FROM embedding_models WHERE active = 1"), model)
-    [(waiting, callbacks, failed)] = rows(
+    [row] = rows(
         "SELECT count(CASE WHEN is_due AND job_type <> 'callback' THEN 1 END),"
         " count(CASE WHEN is_due AND job_type = 'callback' THEN 1 END),"
-        " count(CASE WHEN status = 'failed' THEN 1 END) FROM (SELECT status, job_type,"
-        " status = 'pending' AND run_after <= utc_timestamp(6) OR status = 'running' AND"
-        " lease_until <= utc_timestamp(6) AS is_due FROM consolidation_jobs) jobs"
+        " count(CASE WHEN status = 'failed' THEN 1 END),"
+        " count(CASE WHEN status = 'running' AND NOT is_due THEN 1 END),"
+        " timestampdiff(SECOND, min(CASE WHEN job_type <> 'callback' THEN due_at END),"
+        " utc_timestamp(6)), (SELECT count(*) FROM conversations WHERE status = 'active')"
+        " FROM (SELECT status, job_type, due_at, due_at <= utc_timestamp(6) AS is_due FROM (SELECT"
+        " status, job_type, CASE status WHEN 'pending' THEN run_after WHEN 'running' THEN"
+        " lease_until END AS due_at FROM consolidation_jobs) moments) jobs"
     )
-    yield _queue(waiting, callbacks, failed)
+    yield _queue(*row)

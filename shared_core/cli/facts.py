@@ -42,7 +42,12 @@ PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
 @cli.app.command()
-@cli.chinese("按槽位列出用户的事实，以及从何时起成立。")
+@cli.chinese(
+    """按槽位列出用户的事实，以及从何时起成立。
+
+    没有这个槽位时退出码为 1。
+    """
+)
 def facts(
     app_name: cli.App,
     user: cli.User,
@@ -84,7 +89,10 @@ def facts(
     known: cli.KnownDate = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """List the facts about a user by slot, each with its start date."""
+    """List the facts about a user by slot, each with its start date.
+
+    Exit code 1 if neither this version nor the user has such a slot.
+    """
     then = cli.as_of_options(as_of, known)
     scope = Scope(app_name, user)
     if refused:
@@ -105,6 +113,8 @@ def facts(
     (found, unknown_slot), hint = read_of(
         cli.open_memory(uri, schema=schema, worker=False), scope, read, lambda facts: not facts[0]
     )
+    if unknown_slot and not hint:
+        raise NotFound(unknown_slot)
     if as_json:
         cli.print_json(facts_json(found), indent=2)
     elif found and why:
@@ -122,7 +132,7 @@ def facts(
                 f"No facts are stored for {user} in {app_name}{in_slot}.",
                 f"应用 {app_name} 的用户 {user} 没有事实{in_slot}。",
             )
-            + (hint or unknown_slot or from_conversations)
+            + (hint or from_conversations)
         )
 
 
@@ -159,7 +169,7 @@ def _show_refused(memory: MemoryEngine, scope: Scope, as_json: bool) -> None:
 
 
 async def _unknown_slot(memory: MemoryEngine, scope: Scope, slot: str) -> str:
-    """Return a hint for a slot that is neither known nor the user's own; "" for other slots."""
+    """Return the error of a slot that is neither known nor the user's own; "" for other slots."""
     meant = slot_of(slot)
     own = {fact.slot for fact in await memory.facts(scope, history=True)}
     if meant is None or meant.known or meant.name in own:
@@ -169,7 +179,7 @@ async def _unknown_slot(memory: MemoryEngine, scope: Scope, slot: str) -> str:
     near = get_close_matches(meant.name, sorted({*known_slot_names(), *own}), n=2, cutoff=cutoff)
     command = f"hippocampus facts {scope.app} {scope.user}"
     return (
-        t(" There is no such slot.", "没有这个槽位。")
+        t("There is no such slot.", "没有这个槽位。")
         + did_you_mean(near)
         + t(f" {command} lists the slots in use.", f"{command} 列出已有的槽位。")
     )

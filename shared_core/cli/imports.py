@@ -16,6 +16,7 @@ from shared_core.cli.record_import import RecordImport, run_record_import, telli
 from shared_core.cli.store_import import MAX_BATCH, USER_LABEL, StoreImport, run_store_import
 from shared_core.cli.transfer import langgraph_fields
 from shared_core.core.locale import t
+from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -253,7 +254,7 @@ def _product(source: str, given: Product | None) -> Product:
 
 
 def _product_of_file(file: Path) -> Product:
-    from shared_core.transfer.service import opened
+    from shared_core.transfer.lines import opened
     from shared_core.transfer.sources import open_source
 
     with opened(file) as readable:
@@ -327,13 +328,12 @@ def _run_import(
 
 def _check_file(file: Path, as_json: bool) -> None:
     """Check an export to its end, and print its owner and its number of rows."""
-    from shared_core.transfer.lines import LineReader
-    from shared_core.transfer.service import opened
+    from shared_core.transfer.lines import LineReader, lines_of, opened
 
     reader = LineReader(file.name)
     tables: Counter[str] = Counter()
-    with opened(file) as lines:
-        for batch in reader.batches(lines):
+    with opened(file) as readable:
+        for batch in reader.batches(lines_of(readable, file.name)):
             tables[batch.table] += len(batch.lines)
     assert reader.header is not None
     owner, model = reader.header.export_scope, reader.header.model
@@ -358,10 +358,12 @@ async def _import_file(
     memory: MemoryEngine, file: Path, *, restore: bool, silent: bool
 ) -> ImportedLines:
     """Import an export and show the progress."""
+    from shared_core.transfer.lines import opened
+
     try:
-        with file.open("rb") as lines:
-            total = sum(1 for _ in lines)
-    except OSError:  # the import itself reports it
+        with opened(file) as lines:
+            total = sum(part.count(b"\n") for part in iter(lambda: lines.read(1 << 20), b""))
+    except (OSError, NotFound, InvalidInput):  # the import itself reports it
         total = None
     with cli.progress_bar(silent=silent) as progress:
         bar = progress.add_task(t("Importing", "正在导入"), total=total)

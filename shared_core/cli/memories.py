@@ -124,7 +124,7 @@ def recall(
     )
     if as_json:
         for hit in found:
-            cli.print_json(hit.to_dict())
+            cli.print_json(hit.to_dict(explain=explain))
     elif not found:
         cli.say(
             t(
@@ -310,7 +310,7 @@ def context(
         ),
     )  # fmt: skip
     if as_json:
-        cli.print_json(window.to_dict())
+        cli.print_json(window.to_dict(explain=explain))
     elif explain:
         cli.print_all(_explained_window(window))
     else:

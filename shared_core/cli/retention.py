@@ -13,6 +13,7 @@ from rich.text import Text
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
 from shared_core.cli.layout import Grid, Piece
+from shared_core.cli.unknown_user import read_of
 from shared_core.core.domain import JsonValue, MemoryKind, Scope
 from shared_core.core.locale import t
 from shared_core.core.retention_policy import FATES, POLICIES, STAGES, RetentionPolicy, Rules
@@ -362,7 +363,7 @@ def recover(
     """遗忘记忆，以及只由它们得出的一切。
 
     使用 --about 时，关于某个主题的记忆立即退出检索，30 天后删除；在此之前
-    `hippocampus runs APP USER --undo RUN` 可以恢复。键不存在时退出码为 1。
+    `hippocampus runs APP USER --undo RUN` 可以恢复。键或用户不存在时退出码为 1。
     """
 )
 def forget(
@@ -388,7 +389,8 @@ def forget(
     """Remove memories and everything derived from them alone.
 
     With --about, memories about a topic leave recall now and are erased after 30 days; until then
-    `hippocampus runs APP USER --undo RUN` brings them back. Exit code 1 if a key is unknown.
+    `hippocampus runs APP USER --undo RUN` brings them back. Exit code 1 if a key or
+    the user is unknown.
     """
     if bool(keys) == bool(about):
         raise cli.Malformed(
@@ -401,7 +403,14 @@ def forget(
     if about is None:
         _each_key(memory, scope, keys or [], "forgotten", memory.forget, as_json)
         return
-    gone = cli.with_memory(memory, lambda memory: memory.forget_about(scope, about))
+    gone, hint = read_of(
+        memory,
+        scope,
+        lambda memory: memory.forget_about(scope, about),
+        lambda one: not one.done.run_id,
+    )
+    if hint:
+        raise NotFound(hint.strip())
     undo = f"hippocampus runs {app_name} {user} --undo {gone.done.run_id}"
     text = t(f"Nothing is about {gone.topic}.", f"没有关于 {gone.topic} 的记忆。")
     if gone.done.run_id and gone.done.until:

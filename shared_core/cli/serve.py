@@ -16,7 +16,7 @@ from shared_core.core.locale import t
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from shared_core.ports.api_tokens import ApiToken
+    from shared_core.ports.api_tokens import ApiToken, Opens
 
 _SPAN = re.compile(r"(\d{1,5})([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
@@ -166,16 +166,27 @@ def create(
     label: Annotated[
         str, typer.Option(help=both("Name for the list of tokens.", "在令牌列表中显示的名称。"))
     ] = "",
+    metrics: Annotated[
+        bool,
+        typer.Option(
+            "--metrics",
+            help=both(
+                "Open the metrics of the server, and no memory.",
+                "只能读取服务的指标，不能读取记忆。",
+            ),
+        ),
+    ] = False,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Create a token and print it, this one time."""
     expires_at = _expiry(expires)
+    opens: Opens = "metrics" if metrics else "memory"
     new = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.tokens.create(
-            app_name, users=user or None, expires_at=expires_at, label=label
+            app_name, users=user or None, expires_at=expires_at, label=label, opens=opens
         ),
     )
     if as_json:
@@ -210,7 +221,7 @@ def list_tokens(
             (
                 one.token_id,
                 one.app,
-                t("all", "全部") if one.users is None else ", ".join(one.users),
+                _opened(one),
                 one.label,
                 cli.day(one.created_at),
                 _state(one, now),
@@ -271,6 +282,12 @@ def _expiry(expires: str | None) -> datetime | None:
         ) from error
 
 
+def _opened(token: ApiToken) -> str:
+    if token.opens == "metrics":
+        return t("metrics alone", "仅指标")
+    return t("all", "全部") if token.users is None else ", ".join(token.users)
+
+
 def _state(token: ApiToken, now: datetime) -> str:
     if token.revoked_at is not None:
         return t("revoked", "已吊销") + f" {token.revoked_at:%Y-%m-%d}"
@@ -285,6 +302,7 @@ def _token_json(token: ApiToken) -> dict[str, object]:
         "token_id": token.token_id,
         "app": token.app,
         "users": None if token.users is None else list(token.users),
+        "opens": token.opens,
         "label": token.label,
         "created_at": token.created_at.isoformat(),
         "expires_at": cli.iso(token.expires_at),

@@ -195,7 +195,9 @@ async def work(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal)
-        log.info("worker %d waits for jobs", os.getpid())
+        there = await memory.report()
+        place = f"schema {there.schema!r} of {there.location}"
+        log.info("worker %d waits for jobs in %s", os.getpid(), place)
         services = (memory.indexes, memory.retention.schedule, memory.conversations.expiry)
         upkeep = [] if once else [asyncio.create_task(one.keep(stop)) for one in services]
         try:

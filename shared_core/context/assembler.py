@@ -41,6 +41,7 @@ def memory_block(
     *,
     profile: str | None = None,
     summary: Memory | None = None,
+    notice: str = "",
     count: TokenCounter = count_tokens,
 ) -> ContextWindow:
     """Return a window whose prompt is one block of at most max_tokens, or "" if nothing fits.
@@ -53,6 +54,7 @@ def memory_block(
         max_tokens: Budget of the whole block.
         profile: Shown first.
         summary: Summary of the turns that the request no longer shows. Shown last.
+        notice: What the memory does about a request to forget. Shown before all.
         count: Tokenizer of the model.
     """
     entries = [_entry_of(one, number) for number, one in enumerate(memories.shown, 1)]
@@ -60,6 +62,8 @@ def memory_block(
         entries[0].is_best = True
     if profile:
         entries.append(_entry("profile", 1, "profile", profile))
+    if notice:
+        entries.append(_entry("profile", 0, "request to forget", notice))
     if summary is not None:
         when = memory_label(summary.text, summary.occurred_at, None)
         entries.append(_entry("summary", 1, f"{when}, {EARLIER}", summary.text))

@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from shared_core.extraction.forget_requests import forget_requests, is_forget_request
+from shared_core.core.domain import UNKNOWN_START, Event
+from shared_core.extraction.forget_requests import NOTHING_FOUND, forget_requests, is_forget_request
+from shared_core.extraction.forget_topics import turns_to_forget
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.asked_slots import names_slot, slots_asked
 from shared_core.nlp.changes import asks_how_it_was, tells_how_it_was
 from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import SPEAKER
@@ -55,7 +58,18 @@ FORGETTING: Final = ("I'll forget what I find about that.", "好，找到的相�
 
 It leaves out the topic: the answer becomes a memory too, and would keep the topic in recall.
 """
-OWN_ANSWERS: Final = (*NOTED, *FORGETTING, "I remember", "我记得", "这件事我不记得")
+FORGETTING_NOTHING: Final = (
+    "I hold nothing about that, so there is nothing to forget.",
+    "我这里没有相关的内容，所以没有什么可忘的。",
+)
+OWN_ANSWERS: Final = (
+    *NOTED,
+    *FORGETTING,
+    *FORGETTING_NOTHING,
+    "I remember",
+    "我记得",
+    "这件事我不记得",
+)
 """How its own answers begin. They become memories too, and say nothing new."""
 
 
@@ -65,7 +79,8 @@ def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     A question gets what its own message states about it, or else the newest of the user's earlier
     messages that does or shares a word with it, or else the first memory that could answer it:
     memories are ranked, messages are not. What was answers only a question about the past. A
-    request to forget gets FORGETTING, any other message "Noted." Chinese messages get Chinese
+    request to forget gets FORGETTING, or FORGETTING_NOTHING where the memory says so, any other
+    message "Noted." What the user asked to forget is not told again. Chinese messages get Chinese
     answers. Memories are the lines between the tags of our blocks, or else every line of an earlier
     text that begins with "- ".
 
@@ -76,14 +91,15 @@ def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
     if forget_requests(message):
-        return FORGETTING[is_chinese]
+        is_vain = any(NOTHING_FOUND in line for line in _memory_lines(texts))
+        return (FORGETTING_NOTHING if is_vain else FORGETTING)[is_chinese]
     if not _asks(message):
         return NOTED[is_chinese]
     parts = sentences(message)
     asked = " ".join(part for part in parts if _asks(part))
     beside = [part for part in reversed(parts) if not _asks(part)]
-    earlier = [text.strip() for text in reversed(said) if not _blocks(text)]
-    thread = [text for text in earlier if text != message]
+    earlier = [text.strip() for text in said if not _blocks(text)]
+    thread = [text for text in reversed(_not_forgotten(earlier)) if text != message]
     memories = [LINE_LABEL.sub("", line) for line in _memory_lines(texts)]
     found = chain(
         filter(_answer_test(asked, is_of_thread=True), beside),
@@ -92,6 +108,16 @@ def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     )
     quoted = next(found, None)
     return QUOTED[is_chinese] + quoted if quoted else NOTHING[is_chinese]
+
+
+def _not_forgotten(said: Sequence[str]) -> list[str]:
+    """Return the user's messages without what a later one asks to forget."""
+    turns = [
+        Event(event_id=str(place), author="user", role="user", text=text, occurred_at=UNKNOWN_START)
+        for place, text in enumerate(said)
+    ]
+    gone = turns_to_forget(turns, ())
+    return [one.text for one in turns if one.event_id not in gone]
 
 
 def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
@@ -103,6 +129,7 @@ def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
     is_on_topic = _topic_test(question)
     may_suppose, may_be_past = _supposes(question), asks_how_it_was(question)
     slots = relation_phrases.work_and_home_slots(question)
+    asked, kin = slots | slots_asked(question), set(relation_phrases.asked_kin(question))
 
     def answers(text: str) -> bool:
         if text.startswith(OWN_ANSWERS) or is_forget_request(text):
@@ -113,8 +140,9 @@ def _answer_test(question: str, *, is_of_thread: bool) -> Callable[[str], bool]:
         return (
             not is_of_thread
             or shares_words(stated, question)
+            or not kin.isdisjoint(relation_phrases.asked_kin(stated))
             or relation_phrases.names_slots(stated, slots)
-            or relation_phrases.states_slots(stated, slots)
+            or relation_phrases.states_slots(stated, asked)
         )
 
     return answers
@@ -138,6 +166,8 @@ def _stated(text: str, *, may_suppose: bool, may_be_past: bool) -> str:
 def _is_asked(clause: str, surely: float) -> bool:
     """Tell whether a clause asks. surely: the least chance to, if the rules take it for none."""
     act = dialogue_act(clause)
+    if surely == ASKS and slots_asked(clause):
+        return True
     if relation_phrases.is_question(clause):
         return is_question(clause) or act.statement < STATES
     return is_question(clause) or act.asks > surely
@@ -165,7 +195,8 @@ def _topic_test(question: str) -> Callable[[str], bool]:
     """
     kin = set(relation_phrases.asked_kin(question))
     topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))
-    is_of_user = relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question))
+    is_of_user = relation_phrases.asks_about_user(question) or names_slot(question)
+    is_of_user = is_of_user or bool(kin and SPEAKER.search(question))
     asks_who = ASKS_WHO.search(question)
     is_open = not (topic or kin or is_of_user or OF_AGENT.search(question))
 
@@ -175,7 +206,7 @@ def _topic_test(question: str) -> Callable[[str], bool]:
         shared = topic.intersection(search_terms(memory))
         if is_open or shared or kin.intersection(relation_phrases.asked_kin(memory)):
             return True
-        return bool(is_of_user) and not is_about_another(memory, slot="")
+        return is_of_user and not is_about_another(memory, slot="")
 
     return is_about_it
 

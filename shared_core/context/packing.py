@@ -170,6 +170,9 @@ LAST_TAKEN: Final[Sequence[Section]] = (
 CHARACTERS_A_TOKEN: Final = 8
 """Characters counted first for each token of room; nearly every text has more tokens than that."""
 
+COUNTED_AT_ONCE: Final = 4_000
+"""Characters of a long text that are counted before its tokens are compared with the room."""
+
 FIRST_CUT: Final = 0.5
 """Share of its section's room that a cut item may take while others wait."""
 
@@ -216,7 +219,8 @@ def counted(
     costs = Costs(count)
     for entry in candidates:
         if entry.item.text:
-            max_tokens -= _counted(entry, costs, layout).item.tokens
+            _weigh(entry, max_tokens, costs, layout)
+            max_tokens -= entry.item.tokens or entry.at_least
             if max_tokens < 0:
                 break
 
@@ -320,12 +324,11 @@ class _Packing:
     def _need(self, section: Section) -> int:
         """Return the tokens of all items of a section, counted only as far as there is room."""
         need = self.frames[section]
-        entries = self.left[section]
-        for place, entry in enumerate(entries):
+        for entry in self.left[section]:
             if need > self.room:
                 break
-            entries[place] = self._counted(entry)
-            need += entries[place].item.tokens
+            self._weigh(entry, math.floor(self.room) - need)
+            need += entry.item.tokens or entry.at_least + self.labels[section]
         return need
 
     def _take_section(self, section: Section, budget: float) -> None:
@@ -336,7 +339,7 @@ class _Packing:
             opening = 0 if opened else self.frames[section]
             limit = math.floor(min(budget, self.room)) - opening
             if not any(key in known for key in entry.repeats):
-                entry = self._weighed(entry, limit)
+                self._weigh(entry, limit)
                 fits = 0 < entry.item.tokens <= limit
                 shown = entry if fits or opened else self._shortened(entry, limit, len(left))
                 if 0 < shown.item.tokens <= limit:
@@ -436,21 +439,27 @@ class _Packing:
             )
         return tokens
 
-    def _weighed(self, entry: WindowCandidate, limit: int) -> WindowCandidate:
-        """Return the entry, counted if it might fit into limit tokens."""
-        room = limit - self.labels[entry.item.section]
-        if entry.item.tokens or entry.at_least > room:
-            return entry
-        beginning = entry.item.text[: CHARACTERS_A_TOKEN * (room + 1)]
-        if len(beginning) < len(entry.item.text):
-            at_least = self.count(beginning) - 1  # its last token may have been cut
-            if at_least > room:
-                entry.at_least = at_least
-                return entry
-        return self._counted(entry)
+    def _weigh(self, entry: WindowCandidate, limit: int) -> None:
+        """Count the entry if it might fit into limit tokens."""
+        _weigh(entry, limit - self.labels[entry.item.section], self.count, self.layout)
 
     def _counted(self, entry: WindowCandidate) -> WindowCandidate:
         return _counted(entry, self.count, self.layout)
+
+
+def _weigh(entry: WindowCandidate, room: int, count: Costs, layout: Layout) -> None:
+    """Count an item if its text might fit into room tokens. Else set entry.at_least above room."""
+    if entry.item.tokens or entry.at_least > room:
+        return
+    text, at_least = entry.item.text, 0
+    end = CHARACTERS_A_TOKEN * (max(room, 0) + 1)
+    for start in range(0, end if end < len(text) else 0, COUNTED_AT_ONCE):
+        part = text[start : min(start + COUNTED_AT_ONCE, end)]
+        at_least += count(part) - 1  # its last token may have been cut
+        if at_least > room:
+            entry.at_least = at_least
+            return
+    _counted(entry, count, layout)
 
 
 def _counted(entry: WindowCandidate, count: Costs, layout: Layout) -> WindowCandidate:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from shared_core.context.assembler import ContextAssembler, CountedTurns
 from shared_core.context.composition import left_out, shown_memory
@@ -71,15 +72,31 @@ async def context_window(
         list_facts(storage, scope, FactQuery(now=now, as_of=as_of)),
         _profile(storage, scope, profile, as_of),
     )
+    return await asyncio.to_thread(
+        _assembled, assembler, hits, others, summary, system_prompt=system_prompt, query=query,
+        instructions=instructions, profile=stored or None, history=counted,
+    )  # fmt: skip
+
+
+def _assembled(
+    assembler: ContextAssembler,
+    hits: Sequence[Hit],
+    others: Sequence[Fact],
+    summary: Memory | None,
+    *,
+    query: str,
+    **given: Any,
+) -> ContextWindow:
+    """Return the window of what was found: hits, the facts that hold now, and the summary.
+
+    given: further arguments of ContextAssembler.assemble().
+    """
     reasons = left_out(query, [*map(shown_memory, hits)])
     worth = [hit for place, hit in enumerate(hits) if place not in reasons]
     facts = [hit for hit in worth if hit.memory.kind == "semantic"]
     found = {hit.memory.memory_id for hit in hits if hit.memory.kind == "semantic"}
     return assembler.assemble(
-        system_prompt=system_prompt,
         query=query,
-        instructions=instructions,
-        profile=stored or None,
         facts=[
             *_with_ends(facts, others),
             *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in found),
@@ -92,12 +109,12 @@ async def context_window(
         ],
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
-        history=counted,
         left_out=[
             (hits[place], reason)
             for place, reason in reasons.items()
             if summary is None or hits[place].memory.memory_id != summary.memory_id
         ],
+        **given,
     )
 
 
@@ -111,7 +128,7 @@ async def _history(
     found = await storage.events.thread_history(scope, thread, turns, as_of)
     events = _within_reach(found, assembler)
     texts = (event.text for event in events)
-    return assembler.counted(await off_loop(texts, lambda: handle.sanitizer.shown(events)))
+    return await off_loop(texts, lambda: assembler.counted(handle.sanitizer.shown(events)))
 
 
 async def summary_of_thread(

@@ -72,8 +72,8 @@ class ContextItem:
         """When a fact began to hold; None for other items."""
         return self.occurred_at if self.section == "facts" else None
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the item as JSON, without unknown values."""
+    def to_dict(self, *, explain: bool = False) -> dict[str, JsonValue]:
+        """Return the item as JSON, without unknown values. explain: add the parts of its score."""
         shown: dict[str, JsonValue] = {
             "ref": self.ref,
             "section": self.section,
@@ -91,7 +91,7 @@ class ContextItem:
             "uncertain": self.is_doubtful or None,
             "importance": self.importance,
             "score": self.score,
-            "score_parts": dict(self.score_parts) or None,
+            "score_parts": dict(self.score_parts) or None if explain else None,
             "cut": self.cut or None,
         }
         return {name: value for name, value in shown.items() if value is not None}
@@ -140,8 +140,11 @@ class ContextWindow:
         """Return the text for the model: the system prompt, then each section between its tags."""
         return self.prompt
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the window as JSON. "sections" holds the tokens of each section's items."""
+    def to_dict(self, *, explain: bool = False) -> dict[str, JsonValue]:
+        """Return the window as JSON. "sections" holds the tokens of each section's items.
+
+        explain: add the parts of each score.
+        """
         sections: dict[str, JsonValue] = {
             name: sum(item.tokens for item in items)
             for name in READING_ORDER
@@ -153,8 +156,10 @@ class ContextWindow:
             "max_tokens": self.max_tokens,
             "budget_used": self.budget_used,
             "sections": sections,
-            "items": [item.to_dict() for item in self.items],
-            "dropped": [{**one.item.to_dict(), "reason": one.reason} for one in self.dropped],
+            "items": [item.to_dict(explain=explain) for item in self.items],
+            "dropped": [
+                {**one.item.to_dict(explain=explain), "reason": one.reason} for one in self.dropped
+            ],
             "prompt": self.prompt,
         }
 

@@ -270,7 +270,7 @@ class Debugging(ProcessedInput):
 
 
 class DebuggedInput(Debugging):
-    """The answer of debug_process_memory. hits: every candidate, as Hit.to_dict() returns it."""
+    """The answer of debug_process_memory. hits: every candidate, with the parts of its score."""
 
     hits: list[dict[str, JsonValue]]
 
@@ -400,7 +400,7 @@ def debug_answer(
 ) -> DebuggedInput:
     """Return the answer of debug_process_memory for an input that is not stored."""
     info = status_answer(session, now)["session_info"]
-    shown = [hit.to_dict() for hit in hits]
+    shown = [hit.to_dict(explain=True) for hit in hits]
     return {**answer, "query": query, "session_info": info, "hits": shown}
 
 

@@ -63,7 +63,7 @@ from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speake
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.runs import Fact
-from shared_core.privacy.sanitizing import TURNS_BEFORE, asks_before
+from shared_core.privacy.sanitizing import ASKED_BEFORE, asks_before, off_loop
 from shared_core.recall.query import RecallOptions
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Conversations:
         text = checked_input(input)
         session = await self.active(scope)
         began = time.perf_counter()
-        kin = asked_kin(text)
+        kin = asked_kin(text[-MAX_QUERY_CHARACTERS:])
         thread, size = session.session_id if session else None, self.settings.context_size
         storage = await self._handle.storage()
         around = await storage.conversations.around_input(scope, thread, size, kin)
@@ -254,7 +254,9 @@ class Conversations:
         return _InputRecall(
             resolved=resolved,
             candidates=hits,
-            answers=answer_hits(hits, asked, edges),
+            answers=await off_loop(
+                (hit.memory.text for hit in hits), lambda: answer_hits(hits, asked, edges)
+            ),
             past=past,
             relations=[
                 *past_relations(past, asked, speaker.user_name),
@@ -276,10 +278,11 @@ class Conversations:
         self, text: str, turn: Event, scope: Scope, *, once: bool
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
         """Store an input, and embed it meanwhile unless earlier turns may change its words."""
-        storing = self.hear(scope, turn, asked_kin(text), once=once)
-        if has_pronoun(text):
+        asked = text[-MAX_QUERY_CHARACTERS:]
+        storing = self.hear(scope, turn, asked_kin(asked), once=once)
+        if asked == text and has_pronoun(text):
             return await storing, None
-        embedding = self._recall.embedded(text[-MAX_QUERY_CHARACTERS:])
+        embedding = self._recall.embedded(asked)
         return await asyncio.gather(storing, embedding)
 
     async def hear(
@@ -382,8 +385,9 @@ class Conversations:
 
     async def _storable(self, scope: Scope, event: Event) -> Event:
         """Return a turn as it may be stored. An earlier turn may name what its value opens."""
-        earlier = await self.events(scope, TURNS_BEFORE) if asks_before([event]) else []
-        [turn] = self._handle.sanitizer.events([event], earlier)
+        earlier = await self.events(scope, ASKED_BEFORE) if asks_before([event]) else []
+        mask = self._handle.sanitizer.events
+        [turn] = await off_loop([event.text], lambda: mask([event], earlier))
         return turn
 
 
@@ -505,6 +509,8 @@ class ConversationExpiry(PeriodicTask):
         finally:
             now = self._clock()
             await task.end(worker_id, now, now, {"ended": ended})
+            if ended:
+                log.info("%d conversations ended: jobs of the queue draw their facts", ended)
 
     def _waits_s(self) -> tuple[float, float]:
         return 0.0, self._every_s()

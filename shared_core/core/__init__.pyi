@@ -11,7 +11,7 @@ from .domain import (
 from .environment import setting as setting
 from .event_loops import in_background as in_background, on_hosts_loop as on_hosts_loop
 from .extras import from_extras as from_extras
-from .failure_reason import log_failure as log_failure
+from .failure_reason import log_failure as log_failure, reason as reason
 from .hints import hint_at_inspector as hint_at_inspector
 from .ids import id_of_text as id_of_text, id_of_words as id_of_words, uuid7 as uuid7
 from .json_text import check_json as check_json, cleaned as cleaned, to_json as to_json

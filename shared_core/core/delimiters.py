@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import Final, Literal, get_args
 
 Section = Literal[
@@ -23,6 +24,11 @@ NOTICE: Final = (
 )
 
 ESCAPED: Final = "&lt;"
+ESCAPED_SQUARE: Final = "&#91;"
+BRACKET, QUOTE, TAG = "\x01", "\x02", "\x03"
+"""How Tags reads a character of BRACKETS, one of QUOTES, and one that opens a tag."""
+READ_CHARACTERS: Final = 20_000
+"""Maximum number of characters whose reading is kept."""
 BRACKETS: Final = "<\uff1c\ufe64"
 QUOTES: Final = (
     "\u2039\u00ab\u3008\u300a\u2329\u27e8\u27ea\u276c\u276e\u2770\u29fc\u02c2\u1438\u226e\u227a"
@@ -41,68 +47,65 @@ _HARMFUL: Final = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that show a text in another order
     "\U000e0000-\U000e007f]"  # invisible letters, which a model reads and a person does not see
 )
-_MARKER: Final = re.compile(
-    r"<(?=[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|(?:(?:start|end)_of_turn|bos|eos|/?s)>)"
-)
-"""The bracket of a token that begins or ends a turn for some models, e.g. <|im_start|>."""
 _OPENING: Final = re.compile(f"[{BRACKETS}{QUOTES}]")
-_GAP: Final = rf"(?:\s?[^\w\s]|\s?_){{0,{SIGNS}}}\s?"
+_SQUARE: Final = re.compile(
+    r"\[(?=/?(?:[A-Z]+_[A-Z_]+|INST|THINK|ARGS|IMG|AUDIO|PREFIX|SUFFIX|MIDDLE|BOS|EOS|EOT|PAD|UNK"
+    r"|MASK|CLS|SEP|gMASK|sMASK)\])"
+)
+"""The bracket of a mark of a chat template such as [INST] or [/SYSTEM_PROMPT]."""
+_MARK: Final = (
+    r"\|[^<>|\s\x01\x02]{1,40}\|?>|\w{1,40}\|>"  # <|im_start|>, <|turn>, <turn|>
+    r"|/?[a-z]{1,40}(?:[_:-][\w.:-]{1,80}(?:\s[^<>\x01\x02]{0,200})?|=[^\s<>\x01\x02]{1,80})/?>"
+    r"|/?(?:s|bos|eos|pad|unk|mask|cls|sep|eot|sop|eop|escape|think|thinking|tools?|invoke"
+    r"|parameter|function|assistant|user|human|developer|model|unused\d{1,4})\s?/?>"
+    r"|[\x01]?/?sys>"
+)
+"""What follows the bracket of a mark that begins or ends a turn, a role, a call or a note for some
+models, as Tags reads it: any name between bars, any tag whose name has a sign in it, such as
+<system-reminder>, <tool_response> or <function=read>, and those with a plain name."""
+_SPACES: Final = re.compile(r"\s+")
+_FLAGS: Final = re.compile("[\x01-\x03]")
+_GAP: Final = rf"(?:\s?[^\w\s]|\s?_){{0,{SIGNS}}}+\s?"
 
 
 class Tags:
-    """Finds and escapes the tags with some names."""
+    """Finds and escapes the tags with some names, and the marks of chat templates."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        known = sorted(names)
-        anyone = "|".join(map(re.escape, known))
-        self._begins = frozenset(name[0] for name in known)
-        self._characters = 2 * SIGNS + max(map(len, known)) + 4
-        self._tag = re.compile(rf"{_GAP}(?:{anyone})\b")
-        self._whole_tag = re.compile(
-            rf"{_GAP}(?:{anyone})\s?/?\s?[{CLOSING}]|\s?/\s?(?:{anyone})\b"
-        )
+        anyone = "|".join(map(re.escape, sorted(names)))
+        tag = rf"{_GAP}(?:{anyone})\b"
+        whole_tag = rf"{_GAP}(?:{anyone})\s?/?\s?[{CLOSING}]|\s?/\s?(?:{anyone})\b"
+        few = rf"(?![\x01\x02]{{{SIGNS + 1}}})"  # for speed: no tag begins with more
+        self._found = re.compile(rf"\x01{few}(?={tag}|{_MARK})|\x02{few}(?={whole_tag})")
 
     def escaped(self, text: str) -> str:
-        """Return the text with every such tag, and every token of models, escaped.
+        """Return the text with every such tag and mark escaped.
 
         Control characters, marks of direction and invisible letters are left out.
         """
-        text = _MARKER.sub(ESCAPED, _HARMFUL.sub("", text))
-        if not _OPENING.search(text):
+        text = _SQUARE.sub(ESCAPED_SQUARE, _HARMFUL.sub("", text))
+        flags = self._flags(text)
+        if TAG not in flags:
             return text
-        return _OPENING.sub(
-            lambda found: ESCAPED if self._is_tag(text, found.start()) else found[0], text
-        )
+        first, *parts = _OPENING.split(text)
+        openings = zip(_OPENING.findall(text), flags, parts, strict=True)
+        shown = ((ESCAPED if flag == TAG else bracket, part) for bracket, flag, part in openings)
+        return "".join((first, *chain.from_iterable(shown)))
 
     def search(self, text: str) -> bool:
         """Return whether a text opens or closes such a tag."""
-        return any(self._is_tag(text, found.start()) for found in _OPENING.finditer(text))
+        return TAG in self._flags(text)
 
-    def _is_tag(self, text: str, start: int) -> bool:
-        tag = self._tag if text[start] in BRACKETS else self._whole_tag
-        read = self._read(text, start + 1, "")
-        return bool(read) and bool(tag.match(read) or tag.match(self._read(text, start + 1, " ")))
+    def _flags(self, text: str) -> list[str]:
+        """Return TAG, or another sign, for each character of a text that may open a tag.
 
-    def _read(self, text: str, start: int, unseen: str) -> str:
-        """Return the visible text from start, as far as a tag can reach; "" if no tag begins there.
-
-        unseen: the replacement of invisible characters; a space separates words, as some do.
-        A bracket is visible itself, so only few searches skip the same invisible characters.
+        Invisible characters are nothing, or spaces: they separate words, as some do.
         """
-        found: list[str] = []
-        named = False
-        for place in range(start, len(text)):
-            seen = read_as(text[place]) or unseen
-            if not seen or (seen == " " and found[-1:] == [" "]):
-                continue
-            if not named and seen[0].isalnum():
-                if seen[0] not in self._begins:
-                    return ""
-                named = True
-            found.append(seen)
-            if len(found) == self._characters:
-                break
-        return "".join(found)
+        if not _OPENING.search(text):
+            return []
+        readings = {_SPACES.sub(" ", text.translate(reading)) for reading in (_JOINED, _SPACED)}
+        flags = (_FLAGS.findall(self._found.sub(TAG, read)) for read in readings)
+        return [*map(max, zip(*flags, strict=True))]
 
 
 @lru_cache(maxsize=4096)
@@ -118,7 +121,29 @@ def _is_unseen(character: str) -> bool:
     return character in FILLERS or unicodedata.category(character) in UNSEEN
 
 
-OUR_TAGS: Final = Tags(READING_ORDER)
+class _ReadCharacters(dict[int, str]):
+    """Translates a text to what Tags compares. unseen: for invisible characters."""
+
+    def __init__(self, unseen: str) -> None:
+        self._unseen = unseen
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if len(self) >= READ_CHARACTERS:
+            self.clear()
+        if _OPENING.match(character):
+            self[code] = BRACKET if character in BRACKETS else QUOTE
+        else:
+            self[code] = read_as(character) or self._unseen
+        return self[code]
+
+
+_JOINED: Final = _ReadCharacters("")
+_SPACED: Final = _ReadCharacters(" ")
+
+
+OUR_TAGS: Final = Tags((*READING_ORDER, "past_conversations"))
+"""Those of our blocks, and the one of ADK's PreloadMemoryTool, which escapes nothing."""
 
 
 HEAD = (

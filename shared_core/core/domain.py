@@ -480,15 +480,15 @@ class Hit:
             explained.append(f"from {', '.join(memory.source_event_ids)}")
         return " · ".join(explained)
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return a JSON object; times in ISO 8601."""
+    def to_dict(self, *, explain: bool = False) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601. explain: add the parts of the score."""
         memory, since = self.memory, self.valid_from
         return {
             **memory.to_dict(),
             "valid_from": None if since is None else since.isoformat(),
             "score": self.score,
-            "parts": dict(self.parts),
             "matched": list(self.matched),
+            **({"parts": dict(self.parts)} if explain else {}),
         }
 
     def _sum(self) -> str:

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar
 
+from shared_core.core.failure_reason import reason
+
 log = logging.getLogger("hippocampus")
 
 T = TypeVar("T")
@@ -131,8 +133,9 @@ def _run_on(loop: asyncio.AbstractEventLoop) -> None:
             try:
                 loop.run_forever()
                 return
-            except (SystemExit, KeyboardInterrupt):  # asyncio lets these out of the loop
-                log.exception("work in the background tried to end the process; it goes on")
+            except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets these out of the loop
+                what = "work in the background tried to end the process; it goes on: %s"
+                log.error(what, reason(error))
     finally:
         loop.close()
 

@@ -12,25 +12,31 @@ from shared_core.errors import MemoryCoreError
 log = logging.getLogger("hippocampus")
 
 LONGEST_REASON: Final = 300
+FRAMES: Final = 5
+"""Number of frames of an error that a log shows."""
 QUOTED: Final = 40
 """Number of characters of a cause's message that identify a shortened quotation of it."""
 
 
 def log_failure(what: str, error: BaseException) -> None:
-    """Log a failure as one warning with its cause; its traceback is logged at level DEBUG."""
+    """Log a failure as one warning with its cause. Level DEBUG adds a line with its frames."""
     log.warning("%s failed: %s", what, reason(error))
-    log.debug("%s failed", what, exc_info=error)
+    log.debug("%s failed at %s", what, places(error))
 
 
 def reason(error: BaseException) -> str:
     """Return the part of an error that may be stored and logged: no text of a user.
 
     An error of this project keeps its message, as one short line. Any other error (of a driver, a
-    model, a caller's code) may quote its input, so only its type and place remain.
+    model, a caller's code) may quote its input, so only type and place remain, of the error and of
+    its first cause.
     """
     name = type(error).__name__
     if not isinstance(error, MemoryCoreError):
-        return f"{name} {_place(error)}".strip()
+        first, told = _first_cause(error), f"{name} {_place(error)}".strip()
+        if first is error:
+            return told
+        return f"{told}, from {type(first).__name__} {_place(first)}".strip()
     message = _one_line(str(error))
     cause = error.__cause__ or error.__context__
     while cause is not None:
@@ -58,6 +64,30 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def message(error: BaseException) -> str:
+    """Return the type and the message of an error that quotes no user, in one line."""
+    return _one_line(f"{type(error).__name__}: {error}")
+
+
+def places(error: BaseException) -> str:
+    """Return the last frames of an error and of its first cause, innermost first, in one line."""
+    told = _places(error)
+    first = _first_cause(error)
+    return told if first is error else f"{told}, from {type(first).__name__} at {_places(first)}"
+
+
+def _places(error: BaseException) -> str:
+    return " < ".join(
+        f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}"
+        for frame in reversed(traceback.extract_tb(error.__traceback__)[-FRAMES:])
+    )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"at {_places(error).partition(' ')[0]}" if error.__traceback__ else ""

@@ -34,6 +34,8 @@ FEWEST_DIGITS: Final = -16_383
 """Limits of a number's digits before and after the decimal point."""
 MOST_HALF: Final = 65_504.0
 """The largest absolute number in a vector."""
+LONGEST_VECTOR: Final = 16_000
+"""Maximum numbers of a vector, in both engines."""
 MOST_REAL: Final = 3.4028234663852886e38
 """The largest float of 4 bytes."""
 MOST_POSITION: Final = 16_383
@@ -315,6 +317,9 @@ def _vector(text: str) -> Matrix:
         numbers = np.asarray(json.loads(text), dtype=np.float32)
     if numbers.ndim != 1 or not (np.abs(numbers) <= MOST_HALF).all():
         raise ValueError("it is no vector, or a number of it is out of range")
+    if len(numbers) > LONGEST_VECTOR:
+        raise ValueError(f"it has {len(numbers):,} numbers, more than the {LONGEST_VECTOR:,} of any"
+                         " stored vector")  # fmt: skip
     return numbers
 
 

@@ -1,8 +1,10 @@
-"""Spans and metrics through the API of OpenTelemetry: every name, its unit, and how to record it.
+"""Spans and metrics: every name, its unit, and how to record it.
 
-OpenTelemetry is not a dependency. Only a program that imports it can set up an SDK, so nothing
-here does anything before that: until then a call costs two look-ups in sys.modules. Attributes are
-names of this project and of models. They never hold a user, an application, an id or a text.
+They go to the API of OpenTelemetry, and metrics also to each MetricSink of this process, which is
+how GET /metrics needs no SDK. OpenTelemetry is not a dependency. Only a program that imports it can
+set up an SDK, so nothing here uses it before that: until then a call costs two look-ups in
+sys.modules. Attributes are names of this project and of models. They never hold a user, an
+application, an id or a text.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+    from opentelemetry.trace import Span
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,13 +55,43 @@ class Metric:
 
     def add(self, value: float, attributes: Attributes | None = None) -> None:
         """Add to a counter."""
+        self.tell(value, attributes)
         if (api := _api()) is not None:
             api.counters[self.name].add(value, attributes)
 
     def record(self, value: float, attributes: Attributes | None = None) -> None:
         """Record a value of a histogram."""
+        self.tell(value, attributes)
         if (api := _api()) is not None:
             api.histograms[self.name].record(value, attributes)
+
+    def tell(self, value: float, attributes: Attributes | None = None) -> None:
+        """Give a value to the sinks of this process, and not to OpenTelemetry."""
+        for sink in _sinks:
+            sink.take(self, value, attributes or {})
+
+
+class MetricSink(Protocol):
+    """Receives each value of a counter or a histogram, on any thread."""
+
+    def take(self, metric: Metric, value: float, attributes: Attributes) -> None: ...
+
+
+_sinks: tuple[MetricSink, ...] = ()
+
+
+def add_sink(sink: MetricSink) -> None:
+    """Give a sink all values from now on."""
+    global _sinks
+    with _lock:
+        _sinks = (*_sinks, sink)
+
+
+def remove_sink(sink: MetricSink) -> None:
+    """Give a sink no more values."""
+    global _sinks
+    with _lock:
+        _sinks = tuple(one for one in _sinks if one is not sink)
 
 
 class CacheCounts:
@@ -205,6 +240,12 @@ POOL_TIMEOUTS: Final = Metric(
     "Calls that failed because all connections were busy.",
 )  # fmt: skip
 
+HTTP_DURATION: Final = Metric(
+    "histogram", "http.server.request.duration", "s",
+    "Duration of a request to the HTTP API.", SECONDS,
+)  # fmt: skip
+"""Only for sinks: FastAPI tells OpenTelemetry of its requests itself."""
+
 METRICS: Final = (
     DURATION, STAGE_DURATION, CANDIDATES, HITS, DEGRADED, FAILED_SEARCHES, FAILED_MODEL_CALLS,
     EMBEDDED_TEXTS, APPENDED, REMEMBERED, CONSOLIDATED, REFUSED, SKIPPED, FORGOTTEN, ERASED,
@@ -228,6 +269,17 @@ class _Api:
         meter = metrics.get_meter(SCOPE, __version__)
         for metric in METRICS:
             self._create(metric, meter)
+
+    def span(self, name: str, attributes: Attributes | None) -> AbstractContextManager[Span]:
+        return self.tracer.start_as_current_span(
+            f"{SCOPE}.{name}", attributes=attributes, record_exception=False,
+            set_status_on_exception=False,
+        )  # fmt: skip
+
+    def fail(self, span: Span | None, error: str) -> None:
+        if span is not None:
+            span.set_attribute(ERROR, error)
+            span.set_status(self.error)
 
     def _create(self, metric: Metric, meter: Meter) -> None:
         given = {"name": metric.name, "unit": metric.unit, "description": metric.description}
@@ -285,21 +337,19 @@ def operation(name: str, attributes: Attributes | None = None) -> Iterator[None]
     attributes: of the span alone. An error adds its type, and never its message, which may quote a
     user.
     """
-    if (api := _api()) is None:
+    api = _api()
+    if api is None and not _sinks:
         yield
         return
     measured_by: dict[str, str] = {OPERATION: name}
     began = time.perf_counter()
-    with api.tracer.start_as_current_span(
-        f"{SCOPE}.{name}", attributes=attributes, record_exception=False,
-        set_status_on_exception=False,
-    ) as span:  # fmt: skip
+    with nullcontext() if api is None else api.span(name, attributes) as span:
         try:
             yield
         except BaseException as error:
             measured_by[ERROR] = type(error).__qualname__
-            span.set_attribute(ERROR, measured_by[ERROR])
-            span.set_status(api.error)
+            if api is not None:
+                api.fail(span, measured_by[ERROR])
             raise
         finally:
             DURATION.record(time.perf_counter() - began, measured_by)
@@ -330,28 +380,25 @@ def measured(
 @contextmanager
 def stage(name: str) -> Iterator[None]:
     """Measure the body as a stage of the current recall: an attribute of its span, in seconds."""
-    if (api := _api()) is None:
-        yield
-        return
     began = time.perf_counter()
     try:
         yield
     finally:
         took_s = time.perf_counter() - began
         STAGE_DURATION.record(took_s, {STAGE: name})
-        api.current_span().set_attribute(f"{STAGE}.{name}.duration", took_s)
+        if (api := _api()) is not None:
+            api.current_span().set_attribute(f"{STAGE}.{name}.duration", took_s)
 
 
 def recalled(*, candidates: int, hits: int, degraded: bool) -> None:
     """Record the result of the current recall. degraded: it went by words alone."""
-    if (api := _api()) is None:
-        return
     CANDIDATES.record(candidates)
     HITS.record(hits)
     DEGRADED.add(int(degraded))  # also 0: a rate needs a counter that is there before it grows
-    api.current_span().set_attributes(
-        {CANDIDATES.name: candidates, HITS.name: hits, DEGRADED.name: degraded}
-    )
+    if (api := _api()) is not None:
+        api.current_span().set_attributes(
+            {CANDIDATES.name: candidates, HITS.name: hits, DEGRADED.name: degraded}
+        )
 
 
 def forgotten(operation_name: str, count: int) -> None:
@@ -386,6 +433,14 @@ def waited_for_connection(system: str, took_s: float) -> None:
 def connections_busy(system: str) -> None:
     """Count a call that failed because all connections were busy."""
     POOL_TIMEOUTS.add(1, _pool(system))
+
+
+def request_ended(method: str, route: str, status: int, took_s: float) -> None:
+    """Record a request to the HTTP API for the sinks. route: its template, never its path."""
+    HTTP_DURATION.tell(
+        took_s,
+        {"http.request.method": method, "http.route": route, "http.response.status_code": status},
+    )
 
 
 def _pool(system: str) -> Attributes:

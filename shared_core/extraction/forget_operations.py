@@ -20,12 +20,8 @@ from shared_core.core.domain import Event, Extraction, ForgetDraft, MemoryId
 from shared_core.extraction.earlier_turns import telling_words
 from shared_core.extraction.evidence import USER_WORDS, Evidence, said_by_user
 from shared_core.extraction.fact_operations import Inadmissible, gives_orders
-from shared_core.extraction.forget_requests import (
-    is_about,
-    names_of_topic,
-    topic_of_matter,
-    topic_request,
-)
+from shared_core.extraction.forget_requests import topic_of_matter, topic_request
+from shared_core.extraction.forget_topics import topic_among
 from shared_core.extraction.held_listing import HeldListing
 from shared_core.extraction.llm_schema import FactOperation
 from shared_core.nlp.extractive_summary import without_sentences
@@ -153,7 +149,5 @@ class ForgetDrafting:
         return topic if has_words_of or normalised(topic) in normalised(own) else ""
 
     def _is_about(self, draft: ForgetDraft, text: str) -> bool:
-        requests = [one for topic in draft.topics if (one := topic_request(topic))]
-        return any(
-            is_about(one, text, names_of_topic(one, self._held.values())) for one in requests
-        )
+        requests = filter(None, map(topic_request, draft.topics))
+        return any(topic_among(one, self._held.values()).has_text(text) for one in requests)

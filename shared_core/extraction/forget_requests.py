@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final
 
-from shared_core.core.domain import Event, HeldFact
 from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.extraction.rule_reader import guarded
 from shared_core.extraction.trained_reader import joined, passages
+from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.nicknames import NICKNAME
+from shared_core.nlp.relation_phrases import asked_kin, slots_of_word
 from shared_core.nlp.rules import load_kin_words, load_rules
-from shared_core.nlp.slots import is_name_slot, slot_of
-from shared_core.nlp.text import (
-    HAN_CHARACTER,
-    Language,
-    is_question,
-    normalised,
-    search_terms,
-    stem,
-)
+from shared_core.nlp.slots import known_slot_names, slot_for_alias
+from shared_core.nlp.text import Language, is_question, normalised, search_terms
 from shared_core.nlp.typed_text import load_english_typing
 
 MAX_REQUEST_CHARACTERS: Final = 160
 """Maximum length of a sentence that is read as a request."""
 
+FOUND: Final = (
+    "The memory holds {} entries about what this message asks to forget. They are set aside when"
+    " the message is stored, and erased after 30 days."
+)
+NOTHING_FOUND: Final = (
+    "The memory holds nothing about what this message asks to forget, so nothing is forgotten."
+)
+"""What a model that answers a request is told."""
 FORGET: Final = "forget"
 """Tag of what a message asks to forget."""
 LEAST_SURE: Final = 0.7
@@ -66,7 +68,7 @@ _SAID_EN: Final = (
     r"|noted|have|heard)(?: saved| stored)?) "
 )
 _ENDING_EN: Final = r"(?:,? (?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
-_TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?)"
+_TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?(?:, [^,.!?;:]{2,40}){0,6}?)"
 _ALL_EN: Final = (
     r"(?:everything|anything|all(?: of)?|every memory|all (?:the )?memories|whatever|what"
     r"|all that)"
@@ -75,6 +77,21 @@ _PART_EN: Final = r"the (?:thing|things|stuff|part|bit|details?|info)"
 _FORGET_EN: Final = r"(?:forget|unlearn|stop remembering)"
 _ABOUT_EN: Final = r"(?:about|regarding|concerning)"
 _FROM_MEMORY_EN: Final = r" from (?:your|my) memor(?:y|ies)"
+_BESIDE_EN: Final = re.compile(r"[,;] ?| - | (?:and|but) ")
+"""What may part a request from what else the sentence tells."""
+_JOINED_EN: Final = re.compile(r",? (?:and|or|as well as) |, | ?& ?")
+_JOINED_ZH: Final = re.compile(r"、|以及|还有|[和跟与](?![平谐解睦气服尚]|$)")
+"""What joins several topics; not the second character of 和平."""
+_CLAUSE_EN: Final = re.compile(
+    r"\b(?:i|he|she|it|we|you|they)(?:'\w+)?\b|^(?:remember|note|tell|let|just|then|now|please)\b",
+    re.IGNORECASE,
+)
+"""What makes a part of a sentence something told besides, and no topic."""
+MAX_TOPIC_WORDS: Final = 4
+"""Maximum number of spaces in a further topic of a list."""
+_MY_EN: Final = re.compile(r"(?:my|our) ", re.IGNORECASE)
+_MY_ZH: Final = re.compile("我的")
+_DELETE_ZH: Final = "忘了|忘掉|忘记|删了|删掉|删除|抹掉"
 ENGLISH: Final = re.compile(
     _COURTESY_EN
     + r"(?:(?:"
@@ -85,8 +102,11 @@ ENGLISH: Final = re.compile(
     + _TOPIC_EN
     + rf"(?:{_FROM_MEMORY_EN})?"
     + r"|forget about (?P<person>[\w' -]{2,40}?)"
-    + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:the \w+ )?about "
-    + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN})"
+    + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:(?:the \w+ )?about )?"
+    + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN}"
+    + rf"|(?P<verb>{_FORGET_EN}|delete|erase|remove|wipe|drop) (?P<own>"
+    + r"(?:my|our|where|what|which|who|when|how) [^.!?;:]{2,60}?)"
+    + r"|forget (?P<name>[\w' -]{2,40}?))"
     + _ENDING_EN
     + r" ?[.!?]*",
     re.IGNORECASE,
@@ -96,23 +116,26 @@ ENGLISH: Final = re.compile(
 "Forget about X" often means: never mind. It counts for somebody around the user, see _is_person().
 "Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
 """
+_LAST: Final = {
+    "en": re.compile(
+        rf"{_COURTESY_EN}(?:{_FORGET_EN}|delete|erase|drop) (?P<last>(?:what|everything|the thing)"
+        r" i(?:'ve| have)? just (?:said|told you|typed|wrote|sent|mentioned)"
+        r"|(?:my|that|the) last (?:message|thing i said|thing i told you))"
+        rf"{_ENDING_EN} ?[.!?]*",
+        re.IGNORECASE,
+    ),
+    "zh": re.compile(
+        rf"(?=.{{0,30}}(?:{_DELETE_ZH}))(?:请|麻烦|帮我|那){{0,3}}(?:把|将)?(?:{_DELETE_ZH})?"
+        r"(?P<last>我刚[才刚](?:跟你|和你|对你)?[说講讲]的(?:那?句?话)?)(?:都|给){0,2}"
+        rf"(?:{_DELETE_ZH})?(?:吧|好吗|了|谢谢){{0,2}}[。！!.~～]*"
+    ),
+}
+"""A whole sentence that asks to forget the user's turn before it."""
 _BIDDEN_EN: Final = re.compile(
     r"\b(?:please|pls|plz|(?:can|could|would|will|like|want|need) (?:you|u|ya))\b", re.IGNORECASE
 )
 """What shows that "forget about X" bids the listener, who remembers. "You can" may release one."""
 _EX_EN: Final = r"(?:ex(?:[- ](?:wife|husband|boyfriend|girlfriend|partner|gf|bf))?|gf|bf|hubby)"
-_INFLECTIONS: Final = (
-    frozenset({"", "s", "es", "d", "ed", "ing"}),
-    frozenset({"e", "es", "ed", "ing"}),
-    frozenset({"y", "ies", "ied", "ying"}),
-)
-"""Endings that forms of one English word have after what they share; equal stems share more."""
-_HABITS: Final = frozenset(map(stem, (
-    "bake", "climb", "crochet", "dance", "drink", "flirt", "gamble", "hike", "jog", "kayak",
-    "knit", "meditate", "run", "sew", "shoplift", "sing", "skate", "ski", "smoke", "snore",
-    "snowboard", "stutter", "surf", "swim", "vape",
-)))  # fmt: skip
-"""Verbs whose form in -ing means the same as the others; "training" is not about a train."""
 CHINESE: Final = re.compile(
     r"(?:(?:请|麻烦|拜托|帮我|帮忙|劳驾|能不能|可不可以|可以|你|您|那就|那|对了|算了|还是|就|现在)"
     r"[，, ]?){0,5}"
@@ -126,8 +149,9 @@ CHINESE: Final = re.compile(
 )
 """A whole sentence that asks to forget a topic, unless it may tell what somebody forgot."""
 _FORGOT_ZH: Final = re.compile(r"忘了|忘记")
+_BIDDEN_ZH: Final = re.compile("[请帮]|麻烦|拜托|劳驾")
 _WILLED_ZH: Final = re.compile(
-    r"[请帮]|麻烦|拜托|劳驾|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
+    rf"{_BIDDEN_ZH.pattern}|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
 )
 """忘了 without such words tells what the user forgot: 忘了开会的事, 你把开会的事忘了吧."""
 _OF_TEXTS_ZH: Final = re.compile(r"(?:内容|记录|信息|消息|东西|部分|资料)们?$")
@@ -142,8 +166,6 @@ _FRAME_ZH: Final = re.compile(
     r"(?:事情?儿?|话|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
 )
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
-_PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
-_LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
 _NICKNAME: Final = rf"(?:{NICKNAME}|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
 """A person by the form of the name: 小美, 阿强, 老王, and a former partner."""
 _NICKNAME_ONLY: Final = re.compile(_NICKNAME)
@@ -168,7 +190,7 @@ _PERSON_REQUEST: Final = re.compile(
     rf"{_SOFTLY_ZH})"
 )
 """A part of a sentence that asks to forget a person, or not to speak of one again."""
-_PARTS_ZH: Final = re.compile(r"[，,；;\s]+")
+_PARTS_ZH: Final = re.compile(r"[，,；;。！!\s]+")
 _OTHERS_WORDS_ZH: Final = re.compile(
     r"[说說劝勸叫让讓问問听聽]|告诉|觉得|认为|以为|如果|要是|假如|[吗嗎么麼][。！!]*$|[?？]|歌|电影|小说|梦"
 )
@@ -186,9 +208,7 @@ _NAMED_ZH: Final = re.compile(
 )
 """A person who left the user, or died. 小美的男朋友 is somebody else."""
 _ANYBODY_ZH: Final = re.compile(rf"(?:^|[，,。！!；;\s跟和与对给把被])(?P<name>{_NICKNAME})")
-_OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
-_AUXILIARIES: Final = frozenset(["will", "may"])
-"""Words of almost any text that are names too; as a name they begin with a capital."""
+_OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?家?的|我们?家?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
 )
@@ -200,8 +220,10 @@ _NO_TOPIC: Final = frozenset({
     "一切", "所有", "刚才", "之前",
 })  # fmt: skip
 """What may stand where a topic stands, and names nothing."""
+_OF_KIN: Final = ("age", "birthday", "employer", "job", "place", "school")
+"""What a question may ask of somebody around the user."""
 _PRONOUNS: Final = frozenset({"她", "他"})
-_HOLLOW: Final = frozenset(
+HOLLOW: Final = frozenset(
     search_terms("my our the his her their some any thing stuff part story matter issue whole")
 )
 """Words of a topic that need not be in a text about it."""
@@ -211,11 +233,12 @@ _HOLLOW: Final = frozenset(
 class ForgetRequest:
     """A request to forget a topic. is_whole: the turn says nothing else.
 
-    topic: as the user wrote it.
+    topic: as the user wrote it. is_of_last: it means the user's turn before, not a topic.
     """
 
     topic: str
     is_whole: bool
+    is_of_last: bool = False
 
     @property
     def bare_topic(self) -> str:
@@ -228,11 +251,11 @@ def forget_requests(text: str) -> list[ForgetRequest]:
     if not may_ask(text):
         return []
     found = own_sentences(QUOTATION.sub(_unasked, text))
-    asked = [one for sentence, lang in found for one in _asked(sentence, lang, text)]
-    if not asked:
+    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found]
+    if not any(asked):
         return _tagged(found)
-    is_whole = len(asked) == len(found) and all(one.is_whole for one in asked)
-    return [replace(one, is_whole=is_whole) for one in asked]
+    is_whole = all(some and all(one.is_whole for one in some) for some in asked)
+    return [replace(one, is_whole=is_whole) for some in asked for one in some]
 
 
 def may_ask(text: str) -> bool:
@@ -255,12 +278,11 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
     asked: list[ForgetRequest] = []
     for passage in passages(found):
         for span in joined(tagger.tag(passage.text).spans, passage.text, BETWEEN):
-            topic = _named(passage.text[span.start : span.end])
-            sentence = passage.sentence(span.start)
+            said, sentence = passage.text[span.start : span.end], passage.sentence(span.start)
             is_sure = span.slot == FORGET and span.sure >= LEAST_SURE
-            if is_sure and topic and _asks_to_forget(sentence, topic, passage.language):
-                is_whole = len(found) == 1 and not BESIDE.search(sentence)
-                asked.append(ForgetRequest(topic=topic, is_whole=is_whole))
+            if is_sure and _asks_to_forget(sentence, said, passage.language):
+                is_whole = len(found) == 1 and not BESIDE.search(sentence.replace(said, "", 1))
+                asked += _requests(said, passage.language, is_whole=is_whole)
     return asked
 
 
@@ -300,83 +322,8 @@ def is_forget_request(text: str) -> bool:
     return any(one.is_whole for one in forget_requests(text))
 
 
-def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> bool:
-    """Tell whether a text is about the topic of a request.
-
-    names: other names of the topic, e.g. "Mia" for "my daughter".
-    """
-    held = normalised(text)
-    if any(_spelled(one, held) for one in names):
-        return True
-    capitals = (one for one in _PART.findall(request.bare_topic) if one[:1].isupper())
-    if any(one.lower() in _AUXILIARIES and one not in _PART.findall(text) for one in capitals):
-        return False
-    return _spelled(request.bare_topic, held, frozenset(_LATIN_WORD.findall(held)))
-
-
-def names_of_topic(request: ForgetRequest, held: Iterable[HeldFact]) -> frozenset[str]:
-    """Return the names of "my brother" among facts that hold; none for any other topic."""
-    slot = slot_of(f"relation.{request.bare_topic}")
-    if slot is None or not slot.known or not is_name_slot(slot.name):
-        return frozenset()
-    return frozenset(one.value for one in held if one.slot == slot.name and one.ended_at is None)
-
-
-def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozenset[str]:
-    """Return the ids of turns that a later turn of the user asks to forget, and of those askings.
-
-    turns: oldest first. held: the facts that hold.
-    """
-    gone: set[str] = set()
-    for place, turn in enumerate(turns):
-        for request in forget_requests(turn.text) if turn.role == "user" else ():
-            names = names_of_topic(request, held)
-            before = turns[:place]
-            gone |= {one.event_id for one in before if is_about(request, one.text, names)}
-            gone |= {turn.event_id} if request.is_whole else set()
-    return frozenset(gone)
-
-
-def _spelled(topic: str, held: str, words: Collection[str] = ()) -> bool:
-    """Tell whether a text holds each Latin word of a topic as a word, and its Chinese as it is.
-
-    held: the text, normalised. words: those of it that may be another form of a word of the topic.
-    """
-    for part in _PART.findall(unicodedata.normalize("NFKC", topic)):
-        folded = part.casefold()
-        is_han = bool(HAN_CHARACTER.match(part))
-        if not is_han and frozenset(search_terms(part)) <= _HOLLOW:
-            continue
-        whole = re.escape(folded)
-        whole = whole if is_han else rf"(?<![a-z0-9]){whole}(?:'?s|es)?(?![a-z0-9])"
-        if re.search(whole, held):
-            continue
-        may_inflect = not is_han and part == folded and folded not in _first_names()
-        if not (may_inflect and any(_is_form(folded, one) for one in words)):
-            return False
-    return True
-
-
-def _is_form(word: str, other: str) -> bool:
-    """Tell whether two words are forms of one: "cats" and "cat", not "police" and "policy".
-
-    Of a habit also "smoking" and "smoke".
-    """
-    if stem(word) != stem(other):
-        return False
-    shared = sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False))
-    )
-    rests = {word[shared:], other[shared:]}
-    # "stopped" doubles the last letter of "stop".
-    single = {rest.removeprefix(word[shared - 1]) for rest in rests} if shared else rests
-    if any(rest.endswith("ing") for rest in rests) and stem(word) not in _HABITS:
-        return False
-    return any(rests <= endings or single <= endings for endings in _INFLECTIONS)
-
-
 @lru_cache
-def _first_names() -> frozenset[str]:
+def first_names() -> frozenset[str]:
     """Return common first names in lower case, without those that are words as well."""
     return load_english_typing().first_names
 
@@ -390,52 +337,120 @@ def _own_person() -> re.Pattern[str]:
 
 
 def _asked(sentence: str, lang: Language, message: str) -> Iterator[ForgetRequest]:
-    """Yield the request of a sentence. is_whole: the sentence says nothing else."""
+    """Yield the requests of a sentence. is_whole: the sentence says nothing else."""
     plain = _plain(sentence)
     if len(plain) > MAX_REQUEST_CHARACTERS:
         return
+    if last := _LAST[lang].fullmatch(plain):
+        yield ForgetRequest(topic=last["last"], is_whole=True, is_of_last=True)
+        return
     person = _chinese_person(plain, _plain(message)) if lang == "zh" else ""
-    topic = person or (_english_topic(plain) if lang == "en" else _chinese_topic(plain))
-    if named := _named(topic):
-        yield ForgetRequest(topic=named, is_whole=not person or _says_no_more(plain, person))
+    if person:
+        yield from _requests(person, lang, is_whole=_says_no_more(plain, person))
+        return
+    read = _english_topic if lang == "en" else _chinese_topic
+    beside = _BESIDE_EN if lang == "en" else _PARTS_ZH
+    ends = [len(plain), *(one.start() for one in reversed([*beside.finditer(plain)]))]
+    for end in ends:
+        if topic := read(plain[:end], is_whole=end == len(plain)):
+            yield from _requests(topic, lang, is_whole=end == len(plain))
+            return
+
+
+def _requests(topic: str, lang: Language, *, is_whole: bool) -> list[ForgetRequest]:
+    """Return a request for each topic in a list such as "my job and Theo"."""
+    parts = _parts(topic, lang)
+    kept = [*parts[:1], *takewhile(_is_topic, parts[1:])]
+    named = dict.fromkeys(filter(None, map(_named, kept)))
+    is_whole &= len(kept) == len(parts)
+    return [ForgetRequest(topic=one, is_whole=is_whole) for one in named]
+
+
+def _parts(topic: str, lang: Language) -> list[str]:
+    """Return the parts of a list; "job" of "my address and job" is "my job"."""
+    joined, own = (_JOINED_EN, _MY_EN) if lang == "en" else (_JOINED_ZH, _MY_ZH)
+    lead = found[0] if (found := own.match(topic)) else ""
+    parts = filter(None, joined.split(topic))
+    return [f"{lead}{one}" if slots_of_topic(f"{lead}{one}") else one for one in parts]
+
+
+def _is_topic(part: str) -> bool:
+    """Tell whether a further part of a list is a topic, not something told besides."""
+    is_clause = _CLAUSE_EN.search(part) or part.count(" ") >= MAX_TOPIC_WORDS
+    return not is_clause or bool(slots_of_topic(part))
 
 
 def _plain(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
-def _english_topic(sentence: str) -> str:
+def _english_topic(sentence: str, *, is_whole: bool) -> str:
+    """Return the topic that a sentence asks to forget. is_whole: it says nothing else."""
     match = ENGLISH.fullmatch(sentence)
     if match is None:
         return ""
-    if person := match["person"]:
+    if person := match["person"] or match["name"]:
         return person if _is_person(person, sentence) else ""
-    return match["topic"] or match["known"] or ""
+    if own := match["own"]:
+        is_slot = is_whole and all(map(slots_of_topic, _parts(own, "en")))
+        is_bidden = re.match(_FORGET_EN, match["verb"]) and _BIDDEN_EN.search(sentence)
+        return own if is_slot or (is_bidden and _OWN.match(own)) else ""
+    topic = match["topic"] or match["known"] or ""
+    *_, last = re.split(", | - ", topic)
+    return topic if last == topic or re.search(r"\b(?:and|or)\b|&", last) else ""
 
 
 def _is_person(topic: str, sentence: str) -> bool:
-    """Tell whether "forget about X" asks to forget somebody rather than to leave a subject."""
-    is_known = _own_person().fullmatch(topic) or topic.casefold() in _first_names()
-    return bool(is_known and _BIDDEN_EN.search(sentence))
+    """Tell whether "forget about X" asks to forget it rather than to leave a subject.
+
+    It does of somebody, or of what the user told of themselves.
+    """
+    is_bidden = _BIDDEN_EN.search(sentence)
+    return bool(is_bidden) and all(
+        _own_person().fullmatch(one) or one.casefold() in first_names() or slots_of_topic(one)
+        for one in _parts(topic, "en")
+    )
 
 
-def _chinese_topic(sentence: str) -> str:
+@lru_cache(maxsize=256)
+def slots_of_topic(topic: str) -> frozenset[str]:
+    """Return the slots of the user that a topic names: "residence" for "my address"."""
+    of_kin = [f"relation.{kin}.{one}" for kin in asked_kin(topic) for one in _OF_KIN]
+    asked = asked_slots(topic, [*known_slot_names(), *of_kin])
+    if not topic.casefold().startswith(("my ", "our ", "我")):
+        return asked
+    bare = _OF_TEXTS_ZH.sub("", _OWN.sub("", topic)).removesuffix("的")
+    slot = slot_for_alias(bare.casefold().replace(" ", "_"))
+    named = frozenset([slot]) & known_slot_names()
+    return asked | named | slots_of_word(bare)
+
+
+def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
+    """Return the topic that a sentence asks to forget. is_whole: it says nothing else."""
     match = CHINESE.fullmatch(sentence)
     if match is None:
         return ""
     verb, what = match["done"] or match["verb"], match["taken"] or match["after"]
+    is_willed = bool(_WILLED_ZH.search(sentence))
+    is_slot = is_whole and all(map(slots_of_topic, _parts(what, "zh")))
     if _FORGOT_ZH.match(verb):
-        is_asked = bool(_WILLED_ZH.search(sentence))
+        is_asked = is_willed
     else:
         is_asked = not _OF_TEXTS_ZH.search(what) or bool(_OF_MEMORY_ZH.search(sentence))
+    if is_slot and (is_asked or not _FORGOT_ZH.match(verb)):
+        return what
     named = _FRAME_ZH.match(what) if is_asked else None
-    return named["topic"] if named and not _PASSAGE.match(named["topic"]) else ""
+    if named:
+        return named["topic"] if not _PASSAGE.match(named["topic"]) else ""
+    is_asked = is_willed if is_whole else bool(_BIDDEN_ZH.search(sentence))
+    return what if "忘" in verb and is_asked and what.startswith("我的") else ""
 
 
 def _chinese_person(sentence: str, message: str) -> str:
     """Return the one person that a sentence asks to forget, else "".
 
-    A pronoun stands for the one person whom the message names before it.
+    A pronoun stands for the one person whom the message names before it. 忘了阿泽吧，晚饭算五个人的
+    leaves somebody out of a plan: beside other words it counts for somebody who left the user.
     """
     if _OTHERS_WORDS_ZH.search(sentence):
         return ""
@@ -447,6 +462,9 @@ def _chinese_person(sentence: str, message: str) -> str:
     left = {next(filter(None, one.groups())) for one in _NAMED_ZH.finditer(before)}
     names = asked - _PRONOUNS
     if any(one not in left and not _NICKNAME_ONLY.fullmatch(one) for one in names):
+        return ""
+    by_verb = {one[group] for one in parts if one for group in ("forgot", "after")} - {None}
+    if any(one not in left and not _says_no_more(message, one) for one in by_verb & names):
         return ""
     if asked & _PRONOUNS:
         names |= left | ({one["name"] for one in _ANYBODY_ZH.finditer(before)} if left else set())
@@ -465,5 +483,5 @@ def _named(topic: str) -> str:
     """Return a topic without quotation marks, or "" if it names nothing."""
     topic = topic.strip(" '\"“”「」")
     bare = _OWN.sub("", topic)
-    has_words = frozenset(search_terms(bare)) - _HOLLOW
+    has_words = frozenset(search_terms(bare)) - HOLLOW
     return topic if has_words and normalised(bare) not in _NO_TOPIC else ""

@@ -43,6 +43,8 @@ RULES_VERSION: Final = "rules-v5"
 PLAN: Final = "plan"
 NOTE: Final = "note"
 PET_KIND: Final = "pet_kind"
+OF_THINGS: Final = frozenset(["like", "dislike", "possession", "tool", "activity"])
+"""Slots of the user whose value is nobody with a name: "Waffles loves the park" is about a dog."""
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -179,6 +181,12 @@ def read_turn(
     if reader:
         proposed = propose(reading, event, discourse, without, of_others=of_others)
         reading.facts = without_contested([*reading.facts, *proposed])
+    names = {one.name.casefold() for one in discourse.entities if one.named and one.relation}
+    reading.facts = [
+        one
+        for one in reading.facts
+        if one.slot not in OF_THINGS or one.value.casefold() not in names
+    ]
     return reading
 
 

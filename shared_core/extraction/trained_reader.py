@@ -24,6 +24,7 @@ from shared_core.extraction.reader_rules import (
 )
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import RuleSet, kin_word, load_rules
+from shared_core.nlp.rules.revision import load_revision_tables
 from shared_core.nlp.slots import takes_the_place
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
@@ -46,6 +47,8 @@ COUNTED: Final = re.compile(
     r"(?:\b(?:two|three|four|five|six|[2-9])\s|[两三四五俩2-9]个?)\Z", re.IGNORECASE
 )
 """A count that stands before the word for children."""
+EX: Final = "ex"
+"""Relation of a partner who is none any more."""
 ANIMAL: Final = "pet"
 """Relation of an animal whose kind is in no list."""
 TRUST: Final = 0.8
@@ -322,9 +325,7 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
 
 def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
     """Return the words of a span, with no word, name or number cut; "" if it cannot be bounded."""
-    start, end = span.start, span.end
-    while start and INSIDE.match(text[max(start - 2, 0) : start + 1]):
-        start -= 1
+    start, end = word_start(text, span.start), span.end
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
         end += 1
     tag = load_tags()[span.slot]
@@ -335,6 +336,13 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
         return ""
     words = PARTICLE.sub("", text[start:end].strip(TRAILING).strip("()（）"))
     return BEFORE_PLACE.sub("", words) if tag.shape == "place" else words
+
+
+def word_start(text: str, at: int) -> int:
+    """Return where the word or number around a place begins."""
+    while at and INSIDE.match(text[max(at - 2, 0) : at + 1]):
+        at -= 1
+    return at
 
 
 def name_end(text: str, start: int, end: int, rules: RuleSet) -> int:
@@ -387,8 +395,8 @@ def kin_of(
     """Return the relation that a value belongs to, such as "daughter", and where it is named.
 
     "" and 0 if none is named. It is that of the last word for a relative before the value, or of
-    the first one after it. "My sister's husband" is none of them, and no sentence after two
-    relatives says which of them "she" is.
+    the first one after it. "My sister's husband" is none of them, nor is "my late wife", and no
+    sentence after two relatives says which of them "she" is.
     """
     words = [one for one in spans if one.slot in NAMES_KIN and one is not span]
     before = [one for one in words if one.end <= span.start]
@@ -400,17 +408,21 @@ def kin_of(
     if near and POSSESSED.search(text[: near[0].start]):
         return "", 0
     for one in near:
-        word = re.sub(r"['’]s?$", "", text[one.start : one.end].lower())
+        former = rules.words["former"].search(text[: one.end])
+        word = former["kin"] if former else text[word_start(text, one.start) : one.end]
+        word = re.sub(r"['’]s?$", "", word.lower())
         if POSSESSOR.search(word):
             return "", 0
         last = word.rsplit(" ", 1)[-1]
         plain = word.translate(load_chinese_typing().simplified)
-        forms = (word, word.removesuffix("s"), last, last.removesuffix("s"), plain)
-        for form in (*forms, *(plain[at:] for at in range(1, len(plain) - 1))):
-            if form in rules.kin:
-                return rules.kin[form], one.start
-        if one.slot == "pet_kind":
-            return ANIMAL, one.start
+        forms = [word, word.removesuffix("s"), last, last.removesuffix("s"), plain]
+        forms += () if plain.isascii() else (plain[at:] for at in range(1, len(plain) - 1))
+        relation = next((rules.kin[form] for form in forms if form in rules.kin), "")
+        if former:
+            is_ex = former["ex"] and relation in load_revision_tables().people["partners"]
+            return (EX, one.start) if is_ex else ("", 0)
+        if relation or one.slot == "pet_kind":
+            return relation or ANIMAL, one.start
     return "", 0
 
 

@@ -6,10 +6,10 @@ import hashlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from shared_core.errors import MemoryCoreError
 from shared_core.http.options import ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
 from shared_core.jobs.api_tokens import ApiTokens, FirstToken
-from shared_core.ports.api_tokens import ApiToken
+from shared_core.ports.api_tokens import ApiToken, Opens
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json", "/docs"})
 KNOWN_S = 5.0
@@ -39,13 +39,15 @@ class Caller:
     """The application and the users that a request may read and write.
 
     app: None for every application; default_app is then used if the request names none.
-    users: None for all users of the application.
+    users: None for all users of the application. opens: "metrics" for a caller who may read the
+    metrics alone.
     """
 
     app: str | None
     users: tuple[str, ...] | None
     token_id: str | None
     default_app: str
+    opens: Opens = "memory"
 
     def app_named(self, app: str | None) -> str:
         """Return the application of a request. Raises ProblemError for a forbidden one."""
@@ -75,16 +77,40 @@ class Caller:
 
 
 async def caller_of(request: Request) -> Caller:
-    """Return the caller that Access found."""
+    """Return the caller that Access found. Raises ProblemError if it opens no memory."""
     found: Caller = request.scope["hippocampus.caller"]
+    if found.opens != "memory":
+        raise ProblemError(403, "forbidden", "This token is for metrics: it opens no memory.")
     return found
 
 
-class KnownTokens:
-    """Cache of token lookups, hits and misses, by the hash of the token."""
+async def reader_of_metrics(request: Request) -> None:
+    """Raise ProblemError unless the caller may read the metrics of all applications."""
+    found: Caller = request.scope["hippocampus.caller"]
+    if found.token_id is not None and found.opens != "metrics":
+        raise ProblemError(
+            403,
+            "forbidden",
+            "This token is for an application, and metrics tell of all of them: 'hippocampus token"
+            " create --metrics' makes a token for them.",
+        )
 
-    def __init__(self, tokens: ApiTokens, now_s: Callable[[], float] = time.monotonic) -> None:
+
+class KnownTokens:
+    """Cache of token lookups, hits and misses, by the hash of the token.
+
+    opens: what the tokens may open.
+    """
+
+    def __init__(
+        self,
+        tokens: ApiTokens,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        opens: Sequence[Opens] = ("memory",),
+    ) -> None:
         self._tokens = tokens
+        self._opens = opens
         self._now_s = now_s
         self._known: OrderedDict[bytes, tuple[ApiToken | None, float]] = OrderedDict()
         self._counts = cache_counts("api_tokens")
@@ -98,7 +124,7 @@ class KnownTokens:
             token = known[0]
         else:
             self._counts.misses += 1
-            token = await self._tokens.verify(text)
+            token = await self._tokens.verify(text, opens=self._opens)
             self._known[key] = token, self._now_s() + KNOWN_S
             self._known.move_to_end(key)
             while len(self._known) > MAX_KNOWN:
@@ -117,7 +143,7 @@ class Access:
         self.app = app
         self._options = options
         self._first = FirstToken(tokens)
-        self._known = KnownTokens(tokens)
+        self._known = KnownTokens(tokens, opens=get_args(Opens))
         self._rates = TokenBuckets(options.rate, options.burst)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -159,7 +185,7 @@ class Access:
                 f"This token may send {self._options.rate:g} requests per second.",
                 {"Retry-After": str(wait_s)},
             )
-        return Caller(token.app, token.users, token.token_id, token.app)
+        return Caller(token.app, token.users, token.token_id, token.app, token.opens)
 
     async def _needs_token(self) -> bool:
         if self._options.auth is not None or not self._options.is_local:

@@ -340,6 +340,9 @@ def moments(as_of: AsOfBody | None) -> AsOf | None:
     return None if as_of is None else as_of.to_as_of()
 
 
+Explain = Annotated[bool, Field(description="Add the parts of each score.")]
+
+
 class SearchBody(BaseModel):
     """A search by meaning alone."""
 
@@ -373,6 +376,7 @@ class RecallBody(BaseModel):
     diversity: Annotated[
         Share, Field(description="How much it counts against a hit that it is like a better one.")
     ] = 0.0
+    explain: Explain = False
 
 
 class ContextBody(BaseModel):
@@ -403,6 +407,7 @@ class ContextBody(BaseModel):
         Field(description='A text instead of the stored profiles; "" for none.'),
     ] = None
     as_of: AsOfMoment = None
+    explain: Explain = False
 
 
 class KeysBody(BaseModel):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import re
 import time
-import traceback
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shared_core.core import telemetry
+from shared_core.core.failure_reason import places
 from shared_core.core.ids import uuid7
 from shared_core.http.problems import DETAIL_OF, problem, request_id
 
@@ -80,32 +82,26 @@ class RequestLog:
         except Exception as error:  # noqa: BLE001 # the outermost frame: logged, and answered
             status = await self._failed(error, status, scope, receive, answer)
         finally:
-            log.info("request", extra={"request": _fields(scope, status, started)})
+            took_s = time.perf_counter() - started
+            fields = _fields(scope, status, took_s)
+            telemetry.request_ended(fields["method"], fields["route"] or "", status, took_s)
+            log.info("request", extra={"request": fields})
 
     async def _failed(
         self, error: Exception, status: int, scope: Scope, receive: Receive, send: Send
     ) -> int:
-        log.error("unexpected %s at %s", type(error).__name__, _places(error))
+        log.error("unexpected %s at %s", type(error).__name__, places(error))
         if not status:
             await problem(500, "internal", DETAIL_OF["internal"])(scope, receive, send)
         return status or 500
 
 
-def _fields(scope: Scope, status: int, started: float) -> dict[str, object]:
+def _fields(scope: Scope, status: int, took_s: float) -> dict[str, Any]:
     caller = scope.get("hippocampus.caller")
     return {
         "method": scope["method"] if scope["method"].isalpha() else "?",
         "route": getattr(scope.get("route"), "path_format", None),
         "status": status,
-        "duration_ms": round((time.perf_counter() - started) * 1000, 1),
+        "duration_ms": round(took_s * 1000, 1),
         "token_id": getattr(caller, "token_id", None),
     }
-
-
-def _places(error: Exception) -> str:
-    """Return the frames of an error without its message, which may contain a user's words."""
-    frames = traceback.extract_tb(error.__traceback__)[-5:]
-    return " < ".join(
-        f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
-        for frame in reversed(frames)
-    )

@@ -169,7 +169,7 @@ async def recall(body: bodies.RecallBody, memory: Engine, who: Who) -> Json:
     )
     return Json(
         {
-            "hits": [hit.to_dict() for hit in found],
+            "hits": [hit.to_dict(explain=body.explain) for hit in found],
             "edges": [_edge_json(one) for one in found.graph_results],
             "degraded": found.degraded,
         }
@@ -202,7 +202,7 @@ async def assemble_context(body: bodies.ContextBody, memory: Engine, who: Who) -
         profile=body.profile,
         as_of=bodies.moments(body.as_of),
     )
-    return Json(window.to_dict())
+    return Json(window.to_dict(explain=body.explain))
 
 
 @memories.get("/memories", responses=responses(wire.Memories))
@@ -288,6 +288,7 @@ async def show_timeline(
         bodies.Name | None, Query(description="Time zone of the words.", examples=["Asia/Shanghai"])
     ] = None,
     asked_at: bodies.AskedAt = None,
+    explain: bodies.Explain = False,
 ) -> Json:
     """List the memories of a period, and count them by hour, day, week, month or year."""
     found = await memory.slice(
@@ -295,7 +296,7 @@ async def show_timeline(
         kinds=[kind] if kind else None, order=order, limit=limit, offset=offset, bucket=bucket,
         zone=zone, asked_at=asked_at,
     )  # fmt: skip
-    return Json(found.to_dict())
+    return Json(found.to_dict(explain=explain))
 
 
 @memories.post("/forget", responses=responses(wire.Forgotten))

@@ -16,7 +16,6 @@ from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.http.app import create_app
 from shared_core.http.logs import log_as_json
-from shared_core.http.metrics import set_up_metrics
 from shared_core.http.options import ServerOptions
 
 log = logging.getLogger("hippocampus.http")
@@ -48,7 +47,6 @@ def run(
     Raises InvalidInput if the address cannot be used.
     """
     log_as_json()
-    set_up_metrics()
     listening = _listen(options)
     config = uvicorn.Config(
         app,

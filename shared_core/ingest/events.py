@@ -41,7 +41,7 @@ from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRow
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import (
-    TURNS_BEFORE,
+    ASKED_BEFORE,
     Intake,
     asks_before,
     is_small_talk,
@@ -164,15 +164,18 @@ async def append_events(
     # their texts; for a few turns, most of them new, a round trip costs more.
     checks = job is None or not unseen or len(fresh) > UNCHECKED_TURNS
     known = await storage.events.known_turns(scope, thread_id, list(fresh)) if checks else {}
-    rows = [
-        _event_row(
-            event,
-            thread_id,
-            logged=known.get(event.event_id) == KnownTurn(_digest(event.text), False),
-            answers=event.event_id in answers,
-        )
-        for event in reversed(fresh.values())
-    ]
+    rows = await off_loop(
+        (event.text for event in fresh.values()),
+        lambda: [
+            _event_row(
+                event,
+                thread_id,
+                logged=known.get(event.event_id) == KnownTurn(_digest(event.text), False),
+                answers=event.event_id in answers,
+            )
+            for event in reversed(fresh.values())
+        ],
+    )
     sent = [row for row in rows if _may_be_new(known.get(row.event.event_id))]
     new = await _append(storage, embedding, scope, thread_id, sent, job) if sent else set()
     # Others are known: this call did not ask, or another process stored or forgot them meanwhile.
@@ -241,7 +244,7 @@ async def turns_before(
     stored = await storage.events.thread_history(scope, thread_id, MOST_BEFORE)
     # A turn that is sent again is masked as it was: by the turns before it, not by the last ones.
     place = next((at for at, turn in enumerate(stored) if turn.event_id in ids), len(stored))
-    return stored[max(0, place - TURNS_BEFORE) : place]
+    return stored[max(0, place - ASKED_BEFORE) : place]
 
 
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
@@ -345,8 +348,12 @@ async def _memory_rows(
     scope_path(scope)
     given = [_checked_memory(memory) for memory in memories]
     texts = (memory.text for memory in given)
-    clean = await off_loop(texts, lambda: [*map(handle.sanitizer.memory, given)])
-    return [_memory_row(memory, scope, handle.clock()) for memory in clean]
+
+    def rows() -> list[MemoryRow]:
+        clean = [*map(handle.sanitizer.memory, given)]
+        return [_memory_row(memory, scope, handle.clock()) for memory in clean]
+
+    return await off_loop(texts, rows)
 
 
 async def _memory_vectors(handle: Handle, rows: Sequence[MemoryRow]) -> VectorRows | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from shared_core.core.namespaces import (
     check_label,
     clean_text,
     instructions_scope,
+    scope_path,
     shows_profile,
     tenant_of,
 )
@@ -35,8 +36,10 @@ from shared_core.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
+from shared_core.ingest.item_text import CONTENT_FIELDS, text_of
 from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
+from shared_core.nlp.passages import without_data
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.policies.items import marks_of, put_items, select_marks, stamp_items
 from shared_core.policies.vectors import TEXT_FIELD
@@ -55,6 +58,7 @@ from shared_core.ports.items import (
     VectorRows,
     WriteItem,
 )
+from shared_core.ports.jobs import JobType, NewJob
 from shared_core.ports.recall import RankingQuery, SearchRequest
 from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.redaction import KINDS
@@ -63,21 +67,26 @@ from shared_core.recall.query import query_terms, read_best
 MAX_TTL_S = 100 * 366 * 86_400.0
 """Maximum time to live in seconds, 100 years; an item without one never expires."""
 
-CONTENT_FIELDS = ("content", "text", "memory")
-"""Fields of a value that may hold its text; the first one with text counts."""
+LATER_CHARACTERS = 10_000
+"""Characters of an item that is embedded later which are kept as its text: what recall shows."""
+LATER_WORDS = 2_000
+"""Characters of it whose words are searched at once: it takes a second to cut 1 MB into words. The
+job adds the words of the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A row to write and its texts to embed, by field. size: characters of its value.
 
-    The row has no expiry yet, because its time to live starts when it is written.
+    later: a job embeds it, if it has words. The row has no expiry yet, because its time to live
+    starts when it is written.
     """
 
     address: ItemAddress
     row: MemoryRow
     texts: Mapping[str, str]
     size: int
+    later: bool = False
 
     def written_at(self, now: datetime) -> MemoryRow:
         """Return the row with its expiry, if it is written now."""
@@ -88,6 +97,27 @@ class Draft:
 
 Drafts: TypeAlias = "dict[int, Draft | None]"
 """The drafts of a batch, by place; None deletes the item."""
+
+
+LATER_REST_S = 1.0
+"""Seconds without a write before items are embedded: a burst of writes is embedded when it is
+over, and those who write do not share the processor with the model."""
+
+
+def may_wait(namespace: Namespace) -> bool:
+    """Tell whether a job can embed an item of a namespace: jobs belong to users.
+
+    Instructions are embedded at once: they are few, and their versions are written by verbs.
+    """
+    if len(namespace) < 2 or instructions_scope(namespace):
+        return False
+    return all(label.strip() for label in namespace[:2])
+
+
+def embedding_job(now: datetime) -> NewJob:
+    """Return the job that embeds what waits of a user."""
+    due = now + timedelta(seconds=LATER_REST_S)
+    return NewJob(job_id=uuid7(), job_type=JobType.ITEM_VECTORS, run_after=due)
 
 
 def check_write(op: WriteItem) -> int:
@@ -112,7 +142,11 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     assert op.value is not None
     namespace, key = op.address
     text = text_of(op.value)
-    texts = {TEXT_FIELD: text} if op.texts is None else op.texts
+    later = op.later and op.texts is None and may_wait(namespace)
+    if later:
+        text = text[:LATER_CHARACTERS]
+    at_once = without_data(text[:LATER_WORDS]) if later else text
+    texts = {TEXT_FIELD: at_once} if op.texts is None else op.texts
     texts = {name: words for name, words in texts.items() if has_words(words)}
     words = "\n".join(dict.fromkeys(texts.values())) if op.words is None else op.words
     row = MemoryRow(
@@ -126,6 +160,8 @@ def draft(op: WriteItem, now: datetime) -> Draft:
         occurred_at=now,
         ttl_s=op.ttl_s,
     )
+    if later:
+        return Draft(address=op.address, row=row, texts={}, size=size, later=bool(texts))
     return Draft(address=op.address, row=row, texts=texts, size=size)
 
 
@@ -151,36 +187,6 @@ def _in_minutes(ttl_s: object) -> str:
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float):
         return f"{ttl_s!r}"
     return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
-
-
-def text_of(value: Mapping[str, JsonValue]) -> str:
-    """Return the text of a value: its content, text or memory field, or all its texts.
-
-    The field may hold an object with a field of the same name.
-    """
-    for name in CONTENT_FIELDS:
-        words = value.get(name)
-        if isinstance(words, Mapping):  # langmem: {"kind": "Memory", "content": {"content": ...}}
-            words = words.get(name)
-        if isinstance(words, str) and words.strip():
-            return clean_text(words)
-    return clean_text("\n".join(_lines(value)))
-
-
-def _lines(value: Mapping[str, JsonValue]) -> list[str]:
-    """Return "path: text" for each text in a value, in order; entries of a list share a path."""
-    lines: list[str] = []
-    waiting: list[tuple[str, JsonValue]] = [("", value)]
-    while waiting:
-        path, part = waiting.pop()
-        if isinstance(part, Mapping):
-            below = [(f"{path}.{key}" if path else str(key), inner) for key, inner in part.items()]
-            waiting += reversed(below)
-        elif isinstance(part, Sequence) and not isinstance(part, str):
-            waiting += [(path, inner) for inner in reversed(part)]
-        elif part is not None and has_words(str(part)):
-            lines.append(f"{path}: {part!s}")
-    return lines
 
 
 MAX_BOUND = 1_000_000_000
@@ -336,6 +342,7 @@ async def run_item_ops(
     embedding_of: Callable[[Namespace], Embedding],
     clock: Clock,
     ops: Sequence[ItemOp],
+    enqueued: Callable[[Scope], None] = lambda scope: None,
     stamps: Sequence[ItemStamp] = (),
 ) -> list[ItemResult]:
     """Run a batch and return a result for each operation, in order.
@@ -346,11 +353,12 @@ async def run_item_ops(
     valid write to an address wins. Each operation fails alone (decision 8): BatchError with every
     result is raised after all others are done. If a single cause failed all of them, or there is
     only one operation, the plain error is raised. stamps: of imported items, one for each write.
+    enqueued: called for a user whose items a job will embed.
     """
     given = listed(ops, "ops", "[ReadItem(...)]")
     if unknown := [op for op in given if not isinstance(op, ItemOp)]:
         raise InvalidInput(f"ops must be operations on items, got {shown(unknown[0])}")
-    return await _Batch(storage, embedding_of, clock, given, stamps).run()
+    return await _Batch(storage, embedding_of, clock, given, stamps, enqueued).run()
 
 
 class _Batch:
@@ -363,7 +371,9 @@ class _Batch:
         clock: Clock,
         ops: Sequence[ItemOp],
         stamps: Sequence[ItemStamp],
+        enqueued: Callable[[Scope], None],
     ) -> None:
+        self._enqueued = enqueued
         self._storage = storage
         self._embedding_of = embedding_of
         self._clock = clock
@@ -606,10 +616,15 @@ class _Batch:
         now = self._clock()
         rows = [entry.written_at(now) for entry in chosen.values() if entry]
         stamps = [self._stamps[row.namespace, row.key] for row in rows] if self._stamps else ()
+        scopes = {Scope(*one.address[0][:2]) for one in chosen.values() if one and one.later}
         if gone or stamps:
-            await write_items(self._storage, rows, vectors, gone, stamps, now)
+            later = set(map(scope_path, scopes))
+            await write_items(self._storage, rows, vectors, gone, stamps, now, later)
         else:
-            await self._storage.items.put_memories(rows, vectors)
+            jobs = [(scope, embedding_job(now)) for scope in sorted(scopes, key=scope_path)]
+            await self._storage.items.put_memories(rows, vectors, jobs)
+        for scope in scopes:
+            self._enqueued(scope)
 
 
 async def _works(embedding: Embedding, error: MemoryCoreError) -> bool:
@@ -638,8 +653,12 @@ async def write_items(
     forgotten: Sequence[ItemAddress],
     stamps: Sequence[ItemStamp],
     now: datetime,
+    later: Collection[str] = (),
 ) -> None:
-    """Write items and delete others in one transaction. stamps: original times of written ones."""
+    """Write items and delete others in one transaction.
+
+    stamps: original times of written ones. later: tenants whose items a job embeds.
+    """
     row_of = {(row.namespace, row.key): row for row in rows}
     stamp_of = {stamp.address: stamp for stamp in stamps}
     gone = set(forgotten)
@@ -652,6 +671,7 @@ async def write_items(
                 [one for one in some if one in gone],
                 [stamp_of[one] for one in some if one in stamp_of],
                 now,
+                embedding_job(now) if tenant in later else None,
             )
             for tenant, some in by_tenant([*row_of, *forgotten]).items()
         }
@@ -732,5 +752,5 @@ class ImportedItems:
     ) -> list[ItemResult]:
         handle = self._handle
         return await run_item_ops(
-            await handle.storage(), handle.embedding_of, handle.clock, ops, stamps
+            await handle.storage(), handle.embedding_of, handle.clock, ops, stamps=stamps
         )

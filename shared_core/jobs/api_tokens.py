@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import get_args
 
 from shared_core.core.namespaces import check_label, to_path
 from shared_core.core.timestamps import check_moment
@@ -23,7 +24,7 @@ from shared_core.policies.api_tokens import (
     revoke_token,
     tokens_of,
 )
-from shared_core.ports.api_tokens import ApiToken
+from shared_core.ports.api_tokens import ApiToken, Opens
 
 SECRET_BYTES = 32
 """No dictionary and no search finds 256 random bits, so a fast hash is enough."""
@@ -56,14 +57,22 @@ class ApiTokens:
         users: Sequence[str] | None = None,
         expires_at: datetime | None = None,
         label: str = "",
+        opens: Opens = "memory",
     ) -> NewToken:
         """Create a token for an application, or for some of its users; return it with its text.
 
+        Args:
+            opens: "metrics" for a token that reads the metrics of the server and no memory.
+
         Raises:
-            InvalidInput: for an empty list of users, for names that cannot be stored, and for an
-                expires_at that is naive or past.
+            InvalidInput: for an empty list of users, for names that cannot be stored, for an
+                expires_at that is naive or past, and for users of a token for metrics.
         """
         check_label(app, "app")
+        if opens not in get_args(Opens):
+            raise InvalidInput(f"opens must be 'memory' or 'metrics', got {opens!r}")
+        if opens == "metrics" and users is not None:
+            raise InvalidInput("a token for metrics opens no memory: leave users out")
         now = self._clock()
         if expires_at is not None:
             check_moment(expires_at, "expires_at")
@@ -80,21 +89,26 @@ class ApiTokens:
             label=label,
             created_at=now,
             expires_at=expires_at,
+            opens=opens,
         )
         secret = secrets.token_urlsafe(SECRET_BYTES)
         hashed, storage = _hashed(secret), await self._handle.storage()
         await storage.transact(to_path((app,)), lambda: add_token(token, hashed), lock="none")
         return NewToken(token, f"hippo_{token.token_id}_{secret}")
 
-    async def verify(self, text: str) -> ApiToken | None:
-        """Return the token with this secret, or None if it is unknown, revoked or expired."""
+    async def verify(self, text: str, *, opens: Sequence[Opens] = ("memory",)) -> ApiToken | None:
+        """Return the token with this secret, or None if it is unknown, revoked or expired.
+
+        opens: what the token may open; None is also returned for any other token.
+        """
         parts = _FORM.fullmatch(text) if isinstance(text, str) else None
         if parts is None:
             return None
         storage = await self._handle.storage()
         for token, secret_hash in await storage.tokens.tokens(parts[1]):
             is_it = hmac.compare_digest(_hashed(parts[2]), secret_hash)
-            return token if is_it and token.opens_at(self._clock()) else None
+            is_it = is_it and token.opens in opens and token.opens_at(self._clock())
+            return token if is_it else None
         return None
 
     async def list(self, app: str | None = None) -> Sequence[ApiToken]:

@@ -29,6 +29,7 @@ from shared_core.jobs.worker import Tally, Worker
 from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import (
     OF_A_THREAD,
+    OF_A_USER,
     OPEN_OR_FAILED,
     Capability,
     ExtractionStrategy,
@@ -318,11 +319,12 @@ class JobQueue:
     ) -> None:
         """Enqueue a job with manual priority, so that it precedes all jobs enqueued otherwise.
 
-        A reflection is about a user and has no thread; every other job has one. A failed job keeps
+        A reflection and the vectors of items are about a user and have no thread; every other job
+        has one. A failed job keeps
         the time of its retry; run() does not wait for that time.
         """
         job_type = _known(job_type)
-        if (thread_id is None) != (job_type is JobType.REFLECTION):
+        if (thread_id is None) != (job_type in OF_A_USER):
             raise InvalidInput(f"{job_type} needs {'a' if thread_id is None else 'no'} thread_id")
         if job_type is JobType.CALLBACK:
             raise InvalidInput("a callback needs its payload: enqueue it with ask()")

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -15,7 +14,7 @@ from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
 from shared_core.core.event_loops import exiting, ignore_outcome
-from shared_core.core.failure_reason import reason
+from shared_core.core.failure_reason import places, reason
 from shared_core.core.json_text import check_json
 from shared_core.core.telemetry import job_ended, operation
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
@@ -139,8 +138,7 @@ class JobRunner:
             await self._jobs.give_back(job, worker_id, reason(error), error.until, counted=False)
             return Outcome.POSTPONED
         if error is not None:  # an error in a caller's code must not end the worker
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.debug("job %s raised %s:\n%s", job.job_id, type(error).__name__, frames)
+            log.debug("job %s raised %s at %s", job.job_id, type(error).__name__, places(error))
             return await self._failed(job, worker_id, reason(error), tries)
         result = work.result()
         await self._jobs.complete(job, worker_id, result)

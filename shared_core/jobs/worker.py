@@ -17,7 +17,15 @@ from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import RETURN_S, JobRunner, Outcome, Perform, give_back
-from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
+from shared_core.ports.jobs import (
+    NO_THREAD,
+    Capability,
+    Job,
+    JobFilter,
+    JobStatus,
+    JobStorage,
+    UnreadableJob,
+)
 from shared_core.ports.storage import Clock, Storage
 
 log = logging.getLogger("hippocampus")
@@ -144,7 +152,7 @@ class Worker:
         self._resumed = self._working = self._draining = False
         self._served: Scope | None = None
         self._handed_over: dict[_Thread, datetime] = {}
-        self._unfinished: dict[UUID, tuple[Scope, ThreadId | None]] = {}
+        self._unfinished: dict[UUID, _Thread] = {}
 
     @property
     def in_background(self) -> bool:
@@ -177,8 +185,8 @@ class Worker:
         if self._called_back:
             self.wake()
 
-    def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
-        """Start to work on the job of a thread, and let flush() wait for it."""
+    def hand_over(self, scope: Scope, thread_id: ThreadId = NO_THREAD) -> None:
+        """Start to work on the job of a thread, or of a user, and let flush() wait for it."""
         self._forget_parent()
         thread = (scope, thread_id)
         for job_id, unfinished in list(self._unfinished.items()):
@@ -233,9 +241,9 @@ class Worker:
         dead = JobFilter(statuses=[JobStatus.FAILED], limit=MOST_LISTED)
         records = await self._storage.list_jobs(dead) if handed_over else []
         failed = any(
-            record.thread_id is not None
-            and record.completed_at is not None
-            and (since := handed_over.get((record.scope, record.thread_id))) is not None
+            record.completed_at is not None
+            and (since := handed_over.get((record.scope, record.thread_id or NO_THREAD)))
+            is not None
             and record.completed_at >= since
             for record in records
         )
@@ -420,7 +428,7 @@ class Worker:
         if outcome is Outcome.POSTPONED and job.thread_id is not None:
             self._handed_over.pop((job.scope, job.thread_id), None)
         if outcome not in (Outcome.DONE, Outcome.LOST):
-            self._unfinished[job.job_id] = (job.scope, job.thread_id)
+            self._unfinished[job.job_id] = (job.scope, job.thread_id or NO_THREAD)
             _keep_newest(self._unfinished)
         self._tried()
         return outcome

@@ -26,6 +26,8 @@ from shared_core.nlp.rules.revision import (
 from shared_core.nlp.slots import RELATION, slot_of
 from shared_core.nlp.text import Language, normalised, place_of
 
+MANY: Final = re.compile(r"[2-9]|s\b|[两兩二三四五六七八九十几幾些]", re.IGNORECASE)
+"""Tells that a value names more than one animal."""
 NUMBER: Final = re.compile(r"\d[\d.,]{0,9}(?:k\b|万)?")
 ADOPTED_TURNS: Final = 2
 """Number of turns, the telling one included, in which an adopted animal may be named."""
@@ -162,7 +164,7 @@ class ClauseReader:
             elif match := rule.regex.search(text):
                 about = self.subjects.before(text[: match.start()], language)
                 about = USER if rule.whom == "user" else about
-                if rule.event == "born" and about is UNKNOWN:
+                if rule.event in ("born", "died", "pet-gone") and about is UNKNOWN:
                     yield from self._of_unnamed(rule, text[: match.start()], language, verdict)
                 if about is UNKNOWN or (rule.whom == "partner" and about == USER):
                     continue
@@ -172,15 +174,16 @@ class ClauseReader:
     def _of_unnamed(
         self, rule: EventRule, before: str, language: Language, verdict: Verdict
     ) -> Iterator[Change]:
-        """Yield what a birth ends of "my wife" who has no known name."""
+        """Yield what an event ends of one without a known name: "my wife", "my dog", 狗狗."""
         words, particles = load_rules(language), load_revision_rules(language).particles
         kin = words.kin_mention.match(before)
-        if verdict == "none" or kin is None or set(before[kin.end() :].lower().split()) - particles:
+        rest = before[kin.end() :] if kin else ""
+        relation = words.kin.get((kin["kin"] if kin else before.strip()).lower(), "")
+        if verdict == "none" or not relation or set(rest.lower().split()) - particles:
             return
-        slot = f"{RELATION}.{words.kin[kin['kin'].lower()]}.trait"
-        for fact in self.held.of_slot(slot):
-            if is_pregnancy(fact):
-                yield Change(verdict=verdict, rule=rule.id, fact=fact)
+        pregnant = filter(is_pregnancy, self.held.of_slot(f"{RELATION}.{relation}.trait"))
+        for fact in pregnant if rule.event == "born" else pet_kinds(self.held, relation):
+            yield Change(verdict=verdict, rule=rule.id, fact=fact)
 
     def _of_object(self, rule: EventRule, clause: SaidClause, verdict: Verdict) -> Iterator[Change]:
         people = load_revision_tables().people
@@ -492,6 +495,16 @@ def _decided(found: list[Change]) -> list[Change]:
             seen.add(fact)
         kept.append(change)
     return kept
+
+
+def pet_kinds(held: HeldIndex, relation: str) -> list[HeldFact]:
+    """Return the facts that the user has one animal of a kind: "a dog", but not "two dogs"."""
+    kinds = load_revision_tables().pets
+    return [
+        one for one in held.of_slot("pet_kind")
+        if {kinds[word] for word in kinds if word in one.value.casefold()} == {relation}
+        and not MANY.search(one.value)
+    ]  # fmt: skip
 
 
 def is_pregnancy(fact: HeldFact) -> bool:

@@ -39,7 +39,7 @@ from shared_core.extraction.draft_validation import (
     without_turns,
 )
 from shared_core.extraction.fact_operations import gives_orders
-from shared_core.extraction.forget_requests import turns_to_forget
+from shared_core.extraction.forget_topics import turns_to_forget
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges

@@ -25,9 +25,15 @@ from shared_core.core.domain import (
     MemoryId,
     ThreadId,
 )
-from shared_core.extraction.rule_reader import PLAN, guarded, pattern_of
+from shared_core.extraction.rule_reader import PET_KIND, PLAN, guarded, pattern_of
 from shared_core.extraction.trained_reader import is_note, is_proposed, is_proposed_end
-from shared_core.knowledge.clause_changes import NUMBER, Change, ClauseReader, SaidClause, is_place
+from shared_core.knowledge.clause_changes import (
+    Change,
+    ClauseReader,
+    SaidClause,
+    is_place,
+    pet_kinds,
+)
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
@@ -169,7 +175,32 @@ class Revision:
             if one.operation != "assert" or (one.slot, one.subject) not in taken
         ]  # fmt: skip
         self._recent.append(event.event_id)
-        return [*mine, *self._take_in(event, kept), *self._take_in(event, corrected)]
+        begun = self._begun(event, self._take_in(event, kept))
+        return [*mine, *begun, *self._take_in(event, corrected)]
+
+    def _begun(self, event: Event, drafts: Sequence[FactDraft]) -> list[FactDraft]:
+        """Return the drafts of a turn without whom it tells as gone: "my dog Bruno died"."""
+        stated = {
+            key_of(one) for one in drafts
+            if one.operation == "assert" and (is_name_slot(one.slot) or one.slot == PET_KIND)
+        }  # fmt: skip
+        if not stated:
+            return list(drafts)
+        gone: set[Key] = set()
+        for clause in _clauses(event.text, self._reader):
+            changes = self._reader.changes(clause)
+            if any(one.verdict == "assert" for one in changes):
+                continue  # A friend who becomes a partner is not gone.
+            said = normalised(clause.text)
+            told = [one.fact for one in changes if one.fact and key_of(one.fact) in stated]
+            gone |= {
+                key_of(one) for one in told
+                if one.slot == PET_KIND or place_of(normalised(one.value), said) >= 0
+            }  # fmt: skip
+        for key in gone:
+            self._held.drop(key)
+        names = {value for slot, _, value in gone if slot != PET_KIND}
+        return [one for one in drafts if key_of(one) not in gone and key_of(one)[1] not in names]
 
     def _is_rash(self, draft: FactDraft) -> bool:
         """Tell whether the trained reader is not sure of a value that would replace another."""
@@ -520,10 +551,7 @@ def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str
             yield "revise.falls.job", boss
             yield from (("revise.falls.person", one) for one in held.attributes(boss))
     if relation_of(gone) in tables.people["pets"]:
-        for one in held.of_slot("pet_kind"):
-            kinds = {tables.pets[word] for word in tables.pets if word in one.value.casefold()}
-            if kinds == {relation_of(gone)} and not NUMBER.search(one.value):
-                yield "revise.falls.pet", one
+        yield from (("revise.falls.pet", one) for one in pet_kinds(held, relation_of(gone)))
     if relation_of(gone) and relation_of(gone) not in tables.people["acquaintances"]:
         yield from (("revise.falls.person", one) for one in held.attributes(gone))
     if pattern.endswith(SPLIT) and relation_of(gone) in tables.people["partners"]:

@@ -28,6 +28,7 @@ from shared_core.errors import (
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
 from shared_core.ingest.expiry import sweep
+from shared_core.ingest.item_vectors import embed_items
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.retries import MAX_ATTEMPTS, Postponed
 from shared_core.jobs.runner import Perform
@@ -340,7 +341,11 @@ class ConsolidationJobs:
     def performers(self) -> Mapping[Capability, Perform]:
         """Return the performer of each type of job."""
         of_threads = dict.fromkeys(map(Capability, OF_A_THREAD), self.perform)
-        return {**of_threads, Capability(JobType.REFLECTION): self.reflect}
+        return {
+            **of_threads,
+            Capability(JobType.REFLECTION): self.reflect,
+            Capability(JobType.ITEM_VECTORS): partial(embed_items, self._handle),
+        }
 
     async def perform(self, job: Job) -> dict[str, JsonValue]:
         """Perform a job on a thread; enqueue another for the rest, if any."""

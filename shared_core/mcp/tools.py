@@ -15,12 +15,14 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
+from shared_core.core.delimiters import OUR_TAGS
 from shared_core.core.domain import GivenRole, NewMemory
 from shared_core.core.ids import id_of_text
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
 from shared_core.nlp.uncertainty import shown_text
+from shared_core.privacy.sanitizing import off_loop
 from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
@@ -102,10 +104,16 @@ class RecalledMemory(BaseModel):
     uncertain: bool = Field(description="Whether a later message may have ended this fact.")
 
 
+class ExplainedMemory(RecalledMemory):
+    """A memory, its score and the parts of it."""
+
+    parts: dict[str, float] = Field(description="The parts of the score.")
+
+
 class RecallReply(BaseModel):
     """The answer of recall, best first."""
 
-    memories: list[RecalledMemory]
+    memories: list[ExplainedMemory | RecalledMemory]
 
 
 class Concluded(BaseModel):
@@ -300,21 +308,30 @@ class MemoryTools:
         query: Annotated[Text, Field(description="A question or search words.")],
         user_id: UserId = None,
         limit: Annotated[int, Field(ge=1, le=MAX_MEMORIES)] = 10,
+        explain: Annotated[bool, Field(description="Add the parts of each score.")] = False,
     ) -> RecallReply:
         """Return the memories that answer a question, best first."""
         scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
+        texts = [shown_text(hit.memory) for hit in hits]
+        contents = await off_loop(texts, lambda: [*map(OUR_TAGS.escaped, texts)])
+        memories = [
+            RecalledMemory(
+                key=hit.memory.key,
+                content=content,
+                kind=hit.memory.kind,
+                score=hit.score,
+                occurred_at=hit.memory.occurred_at,
+                uncertain=hit.memory.doubted_at is not None,
+            )
+            for hit, content in zip(hits, contents, strict=True)
+        ]
+        if not explain:
+            return RecallReply(memories=memories)
         return RecallReply(
             memories=[
-                RecalledMemory(
-                    key=hit.memory.key,
-                    content=shown_text(hit.memory),
-                    kind=hit.memory.kind,
-                    score=hit.score,
-                    occurred_at=hit.memory.occurred_at,
-                    uncertain=hit.memory.doubted_at is not None,
-                )
-                for hit in hits
+                ExplainedMemory(**dict(one), parts=dict(hit.parts))
+                for one, hit in zip(memories, hits, strict=True)
             ]
         )
 

@@ -26,6 +26,7 @@ from uuid import uuid4
 from shared_core.core.event_loops import on_own_loop
 from shared_core.core.model_names import BUNDLED_NAMES, GOOGLE
 from shared_core.core.namespaces import clean_text
+from shared_core.core.row_text import LONGEST_VECTOR
 from shared_core.errors import (
     InvalidInput,
     MemoryCoreError,
@@ -395,6 +396,11 @@ def checked_vectors(answer: Any, count: int, model: str, *, normalised: bool = T
         raise ModelOutputInvalid(
             f"embedder {model!r} returned shape {vectors.shape} for {count} texts,"
             f" expected ({count}, dimensions)"
+        )
+    if vectors.shape[1] > LONGEST_VECTOR:
+        raise ModelOutputInvalid(
+            f"embedder {model!r} returned vectors of {vectors.shape[1]:,} numbers, and a database"
+            f" holds at most {LONGEST_VECTOR:,}: let the model return shorter ones"
         )
     if not np.isfinite(vectors).all():
         raise ModelOutputInvalid(f"embedder {model!r} returned NaN or infinite numbers")

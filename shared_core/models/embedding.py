@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
+from shared_core.core.failure_reason import reason
 from shared_core.core.telemetry import EMBEDDED_TEXTS, Attributes, operation
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
 from shared_core.models.embedders import BundledEmbedder, default_embedder, embedder_of
@@ -201,11 +202,9 @@ class Embedding:
             if lang not in kept:
                 vectors = await embedder.embed_passages(examples(lang))
                 kept[lang] = prototypes_of(lang, vectors)
-        except Exception:  # foreign code may raise anything; it must not stop a run
-            log.warning(
-                "every text counts as private: embedder %r failed on the examples",
-                await self.known_model(), exc_info=True,
-            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 # code of a caller; it must not stop a run
+            what = "every text counts as private: embedder %r failed on the examples: %s"
+            log.warning(what, await self.known_model(), reason(error))
             return None
         return kept[lang]
 

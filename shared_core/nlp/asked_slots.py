@@ -28,6 +28,13 @@ SELF: Final = (
     (re.compile(r"\b(?:we|us)\b"), "i"), (re.compile(r"\bour\b"), "my"),
     (re.compile("(?:我|咱)(?:们|們|哋)?(?:还|還)?(?:的)?"), "我"),
 )  # fmt: skip
+BARE_CHARACTERS: Final = 24
+"""Maximum characters of a bare noun phrase that asks."""
+MINE: Final[Mapping[Language, str]] = {"en": "my ", "zh": "我"}
+IN_FULL: Final[Mapping[Language, Collection[str]]] = {
+    "en": ["what is {}"], "zh": ["{}是什么", "{}是多少", "{}是哪天", "{}是哪里"],
+}  # fmt: skip
+"""How a bare noun phrase asks: "wife name" for "what is my wife's name", 我生日."""
 OF_KIN: Final = {"": "name", "place": "residence", "school": "education"}
 """The slot of the user for an attribute of a relative, where its name is another."""
 
@@ -47,14 +54,35 @@ def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
     relations = frozenset(
         name for one in asked_kin(asked) for name in (one, *load_kinship().general.get(one, ()))
     )
+    forms = {_without_around(asked, lang, relations)}
+    if len(asked) <= BARE_CHARACTERS:
+        forms.add(_without_around(MINE[lang] + asked, lang, relations))
+        forms |= {words.format(one) for one in forms for words in IN_FULL[lang]}
+    return frozenset(
+        slot for slot in among
+        for of_user in [_of_user(slot, relations)]
+        if any(_asks_for(lang, form, of_user) for form in forms)
+    )  # fmt: skip
+
+
+def _without_around(asked: str, lang: Language, relations: Collection[str]) -> str:
+    """Return a question about the user in the place of relatives, without the words around it."""
     if relations:
         asked = without_kin(asked, lang)
     for around in _around(lang):
         asked = around.sub("", asked)
     for words, word in SELF:
         asked = words.sub(word, asked)
-    asked = " ".join(asked.split())
-    return frozenset(slot for slot in among if _asks_for(lang, asked, _of_user(slot, relations)))
+    return " ".join(asked.split())
+
+
+def slots_asked(question: str) -> frozenset[str]:
+    """Return which slots a question asks for, held or not, of the user and relatives it names."""
+    slots = [*_source()["slots"]]
+    of_kin = [f"{RELATION}.{kin}" for kin in asked_kin(question)]
+    return asked_slots(
+        question, [*slots, *of_kin, *(f"{one}.{to}" for one in of_kin for to in slots)]
+    )
 
 
 def names_slot(question: str) -> bool:

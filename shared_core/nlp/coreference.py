@@ -16,6 +16,7 @@ from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Gender, Referent
 from shared_core.nlp.rules import load_rules
 from shared_core.nlp.text import Language, language, place_of
+from shared_core.nlp.typed_text import as_read, typed_names
 
 MAX_CONTEXT: Final = 20
 """Maximum number of turns read before a query."""
@@ -143,6 +144,9 @@ def observe_turns(discourse: DiscourseState, events: Sequence[Event]) -> None:
         by_user = event.role == "user"
         for sentence, lang in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
             discourse.begin_sentence()
+            if by_user:
+                names = typed_names(discourse.names)
+                sentence = as_read(sentence, lang, names, alone=not discourse.speaks_of_others).text
             for read, _ in clauses(sentence, load_rules(lang)):
                 clause = discourse.counted_kin.rewrite(read, lang)
                 resolved = resolve_persons(clause, lang, discourse)

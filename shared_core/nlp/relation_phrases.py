@@ -56,6 +56,12 @@ def asked_kin(question: str) -> list[str]:
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
+def kin_of_word(word: str) -> frozenset[str]:
+    """Return the kinship relations that a word names: "mother" for "mum"."""
+    folded = word.casefold()
+    return frozenset(relation for relation, words in _kin_words().items() if folded in words)
+
+
 def is_kin(relation: str) -> bool:
     """Tell whether a relation is one to a relative or a pet."""
     return relation in _kin()
@@ -104,6 +110,15 @@ def work_and_home_slots(question: str) -> frozenset[str]:
 def names_slots(text: str, slots: Iterable[str]) -> bool:
     """Tell whether a text names one of these slots: "job" for employer."""
     return any(_asks_for(slot_relations()[slot], text) for slot in slots)
+
+
+def slots_of_word(word: str) -> frozenset[str]:
+    """Return the slots of work and home that a word asks for: "job" and "employer" for "work"."""
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and (known := _words(relation)) and known.question.fullmatch(word)
+    )
 
 
 def states_slots(text: str, slots: Collection[str]) -> bool:
@@ -275,7 +290,7 @@ def without_kin(question: str, lang: Language) -> str:
     """Return a lower-case question with the user in the place of each relative of theirs."""
     if lang == "zh":
         return _own_kin(lang).sub("我", question)
-    return _own_kin(lang).sub(lambda match: "my" if match["owns"] else "i", question)
+    return _own_kin(lang).sub(lambda match: "i" if match["owns"] is None else "my", question)
 
 
 @lru_cache
@@ -284,7 +299,8 @@ def _own_kin(lang: Language) -> re.Pattern[str]:
     if lang == "zh":
         return re.compile(rf"[我咱](?:们|們|哋)?(?:家)?的?(?:[大小老二三]|两个|兩個)?{kin}(?:的)?")
     which = "(?:little |big |older |younger |eldest |oldest |youngest |two |three |both )?"
-    return re.compile(rf"\b(?:my|our) {which}{kin}(?P<owns>'s?)?", re.IGNORECASE)
+    owns = r"(?P<owns>'s?|(?= (?:names?|age|birthday|job|school|address|allerg\w+)$))?"
+    return re.compile(rf"\b(?:my|our) {which}{kin}{owns}", re.IGNORECASE)
 
 
 def kin_relation(name: str) -> str:

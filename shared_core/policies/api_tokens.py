@@ -9,7 +9,7 @@ from shared_core.core.namespaces import from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.operations import Insert, Last, Policy, Row, Select, Update, equal, is_null
 
-TOKEN_COLUMNS = ("token_id", "label", "users", "created_at", "expires_at", "revoked_at")
+TOKEN_COLUMNS = ("token_id", "label", "users", "created_at", "expires_at", "revoked_at", "opens")
 SELECT_TOKENS = Select("api_tokens", TOKEN_COLUMNS)
 """Reads the tokens of one application; tokens_of() takes its rows."""
 
@@ -17,8 +17,8 @@ SELECT_TOKENS = Select("api_tokens", TOKEN_COLUMNS)
 def token_of(tenant: str, row: Row) -> ApiToken:
     """Return the token in TOKEN_COLUMNS of an application's path."""
     [app] = from_path(tenant)
-    token_id, label, users, *moments = row[: len(TOKEN_COLUMNS)]
-    created_at, expires_at, revoked_at = moments
+    token_id, label, users, *rest = row[: len(TOKEN_COLUMNS)]
+    created_at, expires_at, revoked_at, opens = rest
     return ApiToken(
         token_id=token_id,
         app=app,
@@ -27,6 +27,7 @@ def token_of(tenant: str, row: Row) -> ApiToken:
         created_at=created_at,
         expires_at=expires_at,
         revoked_at=revoked_at,
+        opens=opens,
     )
 
 
@@ -43,10 +44,11 @@ def newest_first(tokens: Iterable[ApiToken]) -> list[ApiToken]:
 
 def add_token(token: ApiToken, secret_hash: bytes) -> Policy[None]:
     """Store a new token. A second try finds the row that the first one wrote."""
-    columns = ("token_id", "secret_hash", "label", "users", "created_at", "expires_at")
+    columns = ("token_id", "secret_hash", "label", "users", "created_at", "expires_at", "opens")
     users = None if token.users is None else list(token.users)
     row = (
         token.token_id, secret_hash, token.label, users, token.created_at, token.expires_at,
+        token.opens,
     )  # fmt: skip
     yield Last([Insert("api_tokens", columns, [row], "keep")])
 

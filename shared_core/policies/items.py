@@ -31,6 +31,7 @@ from shared_core.ports.items import (
     MemoryRow,
     VectorRows,
 )
+from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import (
     Aggregate,
     Delete,
@@ -104,12 +105,17 @@ def put_items(
     forgotten: Sequence[ItemAddress],
     stamps: Sequence[ItemStamp],
     now: datetime,
+    job: NewJob | None = None,
 ) -> Policy[None]:
-    """Write items of one tenant and delete others. stamps: original times of imported ones."""
-    found = yield [
-        Verb("put_items", (rows,)), Verb("add_vectors", (vectors,)), *_select_stamped(stamps)
-    ]  # fmt: skip
-    operations = _stamped(stamps, found[2:], written=True)
+    """Write items of one tenant and delete others.
+
+    stamps: original times of imported ones. job: embeds what was written without its vectors.
+    """
+    written = [Verb("put_items", (rows,)), Verb("add_vectors", (vectors,))]
+    if job:
+        written.append(Verb("enqueue", (None, job)))
+    found = yield [*written, *_select_stamped(stamps)]
+    operations = _stamped(stamps, found[len(written) :], written=True)
     if forgotten:
         yield from forget_items(forgotten, now, operations)
     else:

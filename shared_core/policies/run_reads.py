@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import USER, HeldFact, MemoryId, ThreadId, Turn
+from shared_core.core.domain import USER, Event, HeldFact, MemoryId, ThreadId, Turn
 from shared_core.core.doubts import doubted_at
 from shared_core.core.timestamps import soon
 from shared_core.policies.run_records import LAST_NUMBER, last_number
@@ -21,6 +21,7 @@ from shared_core.ports.operations import (
     Select,
     compare,
     equal,
+    is_not_null,
     one_of,
     one_of_rows,
     open_after,
@@ -115,6 +116,39 @@ def held_facts(limit: int, now: datetime) -> Policy[list[HeldFact]]:
         turns[memory_id].add((basis, (thread_id, event_id)))
     found = [*((row, None) for row in held), *((row, row[8]) for row in ended)]
     return [_held(row, sorted(turns[row[0]]), end) for row, end in found]
+
+
+def last_turn(thread_id: ThreadId, but: Sequence[str]) -> Policy[str | None]:
+    """Return the id of the newest remembered turn of the user in a thread, but for some turns."""
+    where = (equal("thread_id", thread_id), equal("role", "user"), is_not_null("memory_seq"))
+    order, limit = ("-memory_seq",), len(but) + 1
+    [rows] = yield [Select("events", ("event_id",), where, order=order, limit=limit)]
+    return next((row[0] for row in rows if row[0] not in but), None)
+
+
+def unread_turns(threads: int, limit: int) -> Policy[dict[ThreadId, list[Event]]]:
+    """Return turns of the user that no consolidation has read, oldest first, by thread.
+
+    threads: maximum number of threads, newest first. limit: of turns of each.
+    """
+    unread = (compare("unread_bytes", ">", 0),)
+    marks = Select(
+        "threads", ("thread_id", "consolidated_seq"), unread, order=("-updated_at", "thread_id"),
+        limit=threads,
+    )  # fmt: skip
+    [found] = yield [marks]
+    if not found:
+        return {}
+    columns = ("event_id", "author", "role", "text", "occurred_at")
+    rows = yield [
+        Select("events", columns, (equal("thread_id", thread_id), compare("memory_seq", ">", read)),
+               order=("-memory_seq",), limit=limit)
+        for thread_id, read in found
+    ]  # fmt: skip
+    return {
+        thread[0]: [Event(**dict(zip(columns, row, strict=True))) for row in reversed(turns)]
+        for thread, turns in zip(found, rows, strict=True)
+    }
 
 
 def _held(row: Row, turns: Sequence[tuple[int, Turn]], ended_at: datetime | None) -> HeldFact:

@@ -66,6 +66,7 @@ class HeldMemory(NamedTuple):
     demoted_at: datetime | None
     thread_id: str | None
     occurred_at: datetime
+    role: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class SetAside:
     """Number of memories, and of facts and edges among them, that were set aside by a run.
 
     run_id: None if there was nothing to set aside. until: when they expire. is_too_much: nothing
-    was, because it would be more than allowed.
+    was, because these memories are more than allowed.
     """
 
     run_id: UUID | None
@@ -104,7 +105,7 @@ NOTHING_NAMED = NamedBeside()
 def set_aside(
     run_id: UUID,
     paths: Sequence[str],
-    is_about: Callable[[str], bool],
+    is_about: Callable[[HeldMemory], bool],
     names: Collection[str],
     asked_at: datetime,
     now: datetime,
@@ -112,12 +113,12 @@ def set_aside(
     named_beside: NamedBeside = NOTHING_NAMED,
     most: int | None = None,
 ) -> Policy[SetAside]:
-    """Set aside the memories whose text is about a topic, or that are named; return how many.
+    """Set aside the memories that are about a topic, or that are named; return how many.
 
     Args:
         run_id: of the new run.
         paths: beginnings of the namespaces to look in.
-        is_about: tells whether a text is about the topic.
+        is_about: tells whether a memory is about the topic.
         names: normalised names of the topic, for edges of the graph.
         asked_at: what a thread holds of later turns stays.
         now, until: when it happens, and when the memories expire.
@@ -125,10 +126,12 @@ def set_aside(
         most: maximum number of memories; of more none is set aside.
     """
     about: list[HeldMemory] = []
-    chosen, repeated, stated = yield from _named_memories(named_beside, now)
+    chosen, asking, repeated, stated = yield from _named_memories(named_beside, now)
 
     def goes(one: HeldMemory) -> bool:
-        return one.memory_id in chosen or one.text in repeated or is_about(one.text)
+        if one.memory_id in chosen or one.memory_id in asking:
+            return True
+        return one.text in repeated or is_about(one)
 
     for path in paths:
         found = yield from _below(path, goes)
@@ -145,12 +148,12 @@ def set_aside(
     # The end is when the user asked, so that a later turn may state it again.
     going = put_aside(about, facts, ending.values(), min(asked_at, now), now, until)
     memories = going.memories
-    if not memories and not ending:
+    if asking.issuperset(memories) and not ending:
         memories = yield from _set_aside_by_edits(ids)
         if not memories:
             return SetAside(run_id=None)
     if most is not None and len(memories) > most:
-        return SetAside(run_id=None, is_too_much=True)
+        return SetAside(run_id=None, memories=len(memories), is_too_much=True)
     done = SetAside(
         run_id=run_id, memories=len(memories), facts=len(facts), edges=len(ending),
         until=until,
@@ -273,14 +276,15 @@ def _is_before(one: HeldMemory, asked_at: datetime) -> bool:
 
 def _named_memories(
     named: NamedBeside, now: datetime
-) -> Policy[tuple[set[UUID], frozenset[str], set[UUID]]]:
-    """Return the ids of the memories that a request names beside its topic, texts, and edges.
+) -> Policy[tuple[set[UUID], set[UUID], frozenset[str], set[UUID]]]:
+    """Return the ids of the memories that a request names beside its topic, of the turns that ask,
+    texts, and edges.
 
     The texts are those of facts and summaries, which profiles repeat. The edges are stated by the
     turns that go, and by no other. A reflection has many turns, so one that is named goes alone.
     """
     if named == NOTHING_NAMED:
-        return set(), frozenset(), set()
+        return set(), set(), frozenset(), set()
     these = one_of("memory_id", sorted(named.memories))
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     facts = Join("facts", "f", (("memory_id", "memory_id"),), is_left=True)
@@ -305,14 +309,17 @@ def _named_memories(
     [sources] = yield [Select("edge_sources", ("edge_id", "thread_id", "event_id"), (these,))]
     stated = {row[0] for row in sources} - {row[0] for row in sources if row[1:] not in going}
     found, repeated = {*named.memories}, {row[0] for row in texts}
+    asking: set[UUID] = set()
     for memory_id, thread_id, event_id, kind, text, ended_at, until in rows:
         turn = (thread_id, event_id)
         has_ended = ended_at is not None or (until is not None and until <= now)
         goes = turn in named.turns or kind == "episodic"
         goes |= turn in telling and (kind in ("summary", "reflection") or has_ended)
-        found |= {memory_id} if goes else set()
+        is_asking = turn in named.asking and turn not in going and kind == "episodic"
+        asking |= {memory_id} if is_asking else set()
+        found |= {memory_id} if goes and not is_asking else set()
         repeated |= {text} if goes and kind == "summary" else set()
-    return found, frozenset(repeated), stated
+    return found, asking, frozenset(repeated), stated
 
 
 def _below(path: str, goes: Callable[[HeldMemory], bool]) -> Policy[list[HeldMemory]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from shared_core.ports.operations import (
     Last,
     Policy,
     Select,
+    Update,
     Verb,
     begins_with,
     compare,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 TEXT_FIELD = "text"
 """Name of the vector of a memory's text."""
+_PASSAGE = re.compile(f"{TEXT_FIELD}:([0-9]+)-([0-9]+)")
 
 
 def turns_without_vectors(
@@ -98,6 +101,48 @@ def fields_without_vectors(
                 )
             )
     return found
+
+
+def items_without_vectors(
+    after: UUID | None, limit: int, now: datetime
+) -> Policy[tuple[UUID | None, list[UUID]]]:
+    """Return those of the next items that have words and no vector of any model.
+
+    The first value is the last item that was looked at, or None after the last page. after: that of
+    the page before.
+    """
+    where = (
+        equal("kind", "item"),
+        compare("term_count", ">", 0),
+        is_null("superseded_at"),
+        is_null("demoted_at"),
+        open_after("expires_at", now),
+        *(() if after is None else (compare("memory_id", ">", after),)),
+    )
+    [page] = yield [Select("memories", ("memory_id",), where, order=("memory_id",), limit=limit)]
+    ids = [row[0] for row in page]
+    [embedded] = yield [
+        Select("embeddings", ("memory_id",), (one_of("memory_id", ids),), is_distinct=True)
+    ]
+    waiting = sorted(set(ids) - {row[0] for row in embedded})
+    return ids[-1] if len(ids) == limit else None, waiting
+
+
+def replace_terms(one: EmbeddedField, terms: Sequence[str]) -> Policy[None]:
+    """Set the words by which a memory is found, unless it was rewritten since it was read."""
+    as_read = (equal("memory_id", one.memory_id), equal("updated_at", one.updated_at))
+    yield Last([Update("memories", {"terms": terms, "term_count": len(terms)}, as_read)])
+
+
+def passage_field(begin: int, end: int) -> str:
+    """Return the name of the vector of a part of a memory's text, by characters."""
+    return f"{TEXT_FIELD}:{begin}-{end}"
+
+
+def passage_of(field: str) -> slice | None:
+    """Return the part of the text that passage_field() named, or None for another field."""
+    found = _PASSAGE.fullmatch(field)
+    return slice(int(found[1]), int(found[2])) if found else None
 
 
 def add_missing_vectors(

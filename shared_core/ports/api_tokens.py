@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
+
+Opens: TypeAlias = Literal["memory", "metrics"]
+"""What a token opens: the memory of its users, or the metrics of the server and nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,7 @@ class ApiToken:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    opens: Opens = "memory"
 
     def opens_at(self, now: datetime) -> bool:
         """Return whether it is neither revoked nor expired."""

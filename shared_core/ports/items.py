@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from shared_core.ports.jobs import NewJob
+
     Vectors: TypeAlias = NDArray[np.float32]
 
 
@@ -169,10 +171,16 @@ class ItemStorage(Protocol):
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
         """Return tenants with expired memories or turns below a namespace, at most `limit`."""
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        jobs: Sequence[tuple[Scope, NewJob]] = (),
+    ) -> None:
         """Write memories by namespace and key, and replace existing ones with their vectors.
 
         A row in a namespace of instructions adds a version, unless the newest version is equal.
+        jobs: on users, enqueued in the same transaction.
         """
 
 
@@ -219,6 +227,7 @@ class WriteItem:
     texts: field name to the text to embed and to search by words. None takes the texts within the
     value; an empty mapping excludes the item from every search with a query. words: the text to
     search by words, if it differs from texts. ttl_s: time to live in seconds after the write.
+    later: without texts, a job embeds the text of the value, in passages.
     """
 
     address: ItemAddress
@@ -226,6 +235,7 @@ class WriteItem:
     texts: Mapping[str, str] | None = None
     words: str | None = None
     ttl_s: float | None = None
+    later: bool = False
 
 
 ItemOp: TypeAlias = ReadItem | FindItems | NamespaceQuery | WriteItem

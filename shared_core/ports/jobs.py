@@ -25,6 +25,8 @@ class JobType(StrEnum):
     """Both."""
     REFLECTION = "reflection"
     """Reflects on the memories of a user across threads. It has no thread."""
+    ITEM_VECTORS = "item_vectors"
+    """Embeds the items of a user that were stored without a vector. It has no thread."""
     CALLBACK = "callback"
     """Runs a caller's code, in processes that registered it."""
 
@@ -49,7 +51,10 @@ class JobPriority(IntEnum):
     MANUAL = 20
 
 
+NO_THREAD = ThreadId("")
+"""Stands for the work of a user that is about no thread; no thread has this name."""
 OF_A_THREAD = (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION, JobType.FULL_CONSOLIDATION)
+OF_A_USER = (JobType.REFLECTION, JobType.ITEM_VECTORS)
 OPEN_OR_FAILED = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
 
 
@@ -94,8 +99,8 @@ class ReflectionDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that this worker has claimed. attempts: includes this one. thread_id: None for a
-    reflection. performer: the name of the code of a callback.
+    """A job that this worker has claimed. attempts: includes this one. thread_id: None for work
+    on a user. performer: the name of the code of a callback.
     """
 
     job_id: UUID
@@ -221,6 +226,8 @@ class JobStorage(Protocol):
         self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
     ) -> int:
         """Return the number of open jobs of the threads, and make the pending ones due now.
+
+        NO_THREAD stands for the jobs of a user without a thread.
 
         A failed job keeps the time of its retry.
         """

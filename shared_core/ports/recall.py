@@ -411,15 +411,18 @@ class RecallResult(Sequence[Hit]):
             return self.merged == other.merged
         return isinstance(other, list | tuple) and list(self.merged) == list(other)
 
-    def to_dict(self) -> dict[Found, list[dict[str, JsonValue]]]:
-        """Return the documented results by name, as a JSON object."""
+    def to_dict(self, *, explain: bool = False) -> dict[Found, list[dict[str, JsonValue]]]:
+        """Return the documented results by name, as a JSON object.
+
+        explain: add the parts of each score.
+        """
         return {
-            "vector_results": [hit.to_dict() for hit in self.vector_results],
+            "vector_results": [hit.to_dict(explain=explain) for hit in self.vector_results],
             "graph_results": [
                 {name: _plain(value) for name, value in asdict(edge).items()}
                 for edge in self.graph_results
             ],
-            "merged": [hit.to_dict() for hit in self.merged],
+            "merged": [hit.to_dict(explain=explain) for hit in self.merged],
         }
 
 

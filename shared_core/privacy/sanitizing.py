@@ -19,7 +19,7 @@ from shared_core.core.time_zones import of_user
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import KINDS, PrivacyPolicy, narrow
-from shared_core.privacy.told_secrets import may_follow, may_hold_value
+from shared_core.privacy.told_secrets import asks_secret, may_follow, may_hold_value
 
 T = TypeVar("T")
 
@@ -45,6 +45,8 @@ MOST_SMALL_TALK: Final = 80
 """Maximum characters of small talk."""
 TURNS_BEFORE: Final = 2
 """Number of turns that may name what a value in the next turn opens."""
+ASKED_BEFORE: Final = 4
+"""Number of turns that may ask for a secret which the next turn tells."""
 LONG_TEXTS: Final = 2_000
 """Number of characters from which texts are sanitized in a thread."""
 TURNS: Final = 16_384
@@ -164,12 +166,14 @@ class Intake:
 
 def asks_before(events: Sequence[Event]) -> bool:
     """Tell whether one of the first of some turns may hold a value that an earlier one names."""
-    return any(may_hold_value(narrow(event.text.strip())) for event in events[:TURNS_BEFORE])
+    first = (event.text.strip() for event in events[:ASKED_BEFORE])
+    return any(may_follow(text) and may_hold_value(narrow(text)) for text in first)
 
 
 def text_before(turns: Sequence[Event]) -> str:
-    """Return the text of the last turns, for one that follows them."""
-    return "\n".join(turn.text for turn in turns[-TURNS_BEFORE:])
+    """Return the text of the last turns that may name a value in one that follows them."""
+    asking = [one for one in turns[-ASKED_BEFORE:-TURNS_BEFORE] if asks_secret(one.text)]
+    return "\n".join(turn.text for turn in (*asking, *turns[-TURNS_BEFORE:]))
 
 
 def _naming(text: str, before: str) -> str:

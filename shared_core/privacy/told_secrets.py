@@ -48,7 +48,7 @@ _TOKEN: Final = re.compile(
     rf"|(?P<chunk>{_SIGN}(?:{_SIGN}|['’](?=\w)){{0,200}}=?)"
     r"|(?P<sign>\S)"
 )
-_TAIL: Final = re.compile(r"[.!?~'’]+$")
+_TAIL: Final = re.compile(r"(?<![.!?~'’])[.!?~'’]+$")
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
@@ -402,6 +402,23 @@ _ASKS_TOO: Final = re.compile(
     rf"(?:\b(?:and|or)\b|[和与跟及,，;；/&+]).{{0,40}}?(?:{_OPENED.pattern})", re.IGNORECASE
 )
 """What else such a question asks for, if a secret opens it."""
+_SENTENCE: Final = re.compile(r"[^.!?。！？\n]+[?？]?")
+_ASKS: Final = re.compile(
+    r"[?？]|(?i:\b(?:what(?:'?s)?|which|tell|give|send|enter|type|share)\b)"
+    r"|多少|什么|什麼|啥|发我|發我|告诉|告訴|给我|給我|输入|輸入|[呢是几]\s*$"
+)
+"""A sentence that asks for something."""
+_ASKED: Final = re.compile(
+    r"(?i:pass ?(?:word|code|phrase|key)s?|passwd|\bpwd?\b|\bpins?\b|\b(?:puk|otp|cvv|cvc|2fa)\b"
+    r"|\b(?:door|gate|alarm|garage|safe|locker|lock|unlock|access|entry|keypad|security|backup"
+    r"|recovery|verification)(?: \w+)? codes?\b|\bcombination)"
+    r"|密码|密碼|口令|暗号|暗號|密钥|密鑰|(?:解锁|解鎖|开门|開門|门禁|門禁|验证|驗證|备用|備用|恢复)[码碼]"
+)
+"""The name of a secret whose value answers a question for it."""
+ANSWERS: Final = 3.5
+"""How much less a code or a value of an odd shape needs that answers such a question."""
+PER_WORD: Final = 0.5
+"""How much of that each word beside it takes away: "ask in room 312" answers little."""
 _SENTENCE_ENDS: Final = re.compile(r"[.!?,。！？，\n]+\s*")
 MAY_FOLLOW: Final = 48
 """Maximum characters of a message whose secret may be named by the message before."""
@@ -494,7 +511,7 @@ def tokens_before(text: str, before: str) -> list[Token]:
     [*_, last] = filter(None, _SENTENCE_ENDS.split(before.strip()))
     asked = _ASKS_OTHERWISE.match(last)
     if asked and not (
-        _SECRET.search(_untold(before))
+        _SECRET.search(last if asked.lastgroup else _untold(before))
         or _KEYED.search(text)
         or (not asked.lastgroup and _BARE_CODE.fullmatch(text))
         or _ASKS_TOO.search(last, asked.end())
@@ -507,6 +524,27 @@ def _untold(before: str) -> str:
     """Return the lines behind the last one with a mark: a secret that they name is not told yet."""
     mark = _MARKED.search(before)
     return mark["rest"] if mark else before
+
+
+def asks_secret(before: str) -> bool:
+    """Tell whether the last question of some turns is for a secret that none of them tells."""
+    asked = [one for one in _SENTENCE.findall(_untold(before[-MAX_BEFORE:])) if _ASKS.search(one)]
+    if not asked or not _ASKED.search(asked[-1]):
+        return False
+    return not _ASKS_OTHERWISE.match(asked[-1].strip())
+
+
+def _answers(text: str, found: Sequence[Token]) -> NDArray[Any]:
+    """Return how much less each token of an answer needs to be a secret, (n,)."""
+    import numpy as np
+
+    groups = [*SHAPES.values()]
+    group = np.array([groups[one.shape] for one in found])
+    clause = np.cumsum([text[one.start] in ",，;；.。!！" for one in found])
+    of_token = np.where(group == WORD, PER_WORD, np.where(group == HAN_SIGN, PER_WORD / 2, 0))
+    words = np.bincount(clause, of_token)[clause]
+    values = np.isin(group, (CODE, SPELLED, ODD))
+    return np.where(values, np.maximum(0, ANSWERS - words), 0)
 
 
 def _is_told(before: str) -> bool:
@@ -544,6 +582,8 @@ def told_secrets(
             begins = np.array([one.start for one in found[start : start + SIZE]])
             place = np.minimum(np.searchsorted(opened, begins - NEAR), len(opened) - 1)
             score -= UNNAMED * (np.abs(opened[place] - begins) > NEAR)
+        elif asks_secret(before):
+            score += _answers(text, piece)
         score[never[start : start + SIZE]] = -np.inf
         spans += _spans(found[start : start + SIZE], score, least)
     return spans

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from shared_core.core.domain import MemoryId, Scope
 from shared_core.core.event_loops import on_own_loop, start_on_own_loop
+from shared_core.core.failure_reason import reason
 from shared_core.core.namespaces import scope_path
 from shared_core.core.validation import memory_ids_of
-from shared_core.errors import MemoryCoreError, StorageReadOnly
+from shared_core.errors import StorageReadOnly
 from shared_core.lifecycle import StorageLifecycle
 from shared_core.policies.retention import accesses_of, select_accesses
 from shared_core.ports.retention import Accesses, NewAccesses
@@ -163,7 +164,5 @@ class AccessLog:
                 if not self._read_only_logged:
                     self._read_only_logged = True
                     log.info("what is read here is not counted: %s", error)
-            except MemoryCoreError as error:
-                log.warning("reads of %d memories are not counted: %s", len(batch), error)
-            except Exception:  # nobody awaits this write, so an error is only logged
-                log.exception("reads of %d memories are not counted", len(batch))
+            except Exception as error:  # noqa: BLE001 # nobody awaits this write: it is logged
+                log.warning("reads of %d memories are not counted: %s", len(batch), reason(error))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
+from shared_core.core.delimiters import OUR_TAGS
 from shared_core.core.domain import Hit, Memory, MemoryId
 from shared_core.nlp.text import TERM, search_terms
 from shared_core.nlp.uncertainty import shown_text
@@ -501,7 +502,9 @@ def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
 
 
 def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
-    """Return hits with their texts, doubtful facts marked, up to max_characters in total.
+    """Return hits with their texts as a model is shown them, up to max_characters in total.
+
+    Doubtful facts are marked, and no text can forge a tag (delimiters.Tags).
 
     A text that does not fit is truncated with an ellipsis if at least LEAST_CHARACTERS remain, or
     if it is the first. Otherwise it is skipped, and a later shorter one may still fit.
@@ -509,7 +512,7 @@ def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
     shown: list[tuple[Hit, str]] = []
     remaining = max_characters
     for hit in hits:
-        text = shown_text(hit.memory)
+        text = OUR_TAGS.escaped(shown_text(hit.memory)[: remaining + 1])
         if len(text) > remaining:
             if remaining < LEAST_CHARACTERS and shown:
                 continue

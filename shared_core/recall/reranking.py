@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 
 from shared_core.core.domain import Hit
 from shared_core.core.event_loops import on_own_loop
+from shared_core.core.failure_reason import message
 from shared_core.errors import InvalidInput, ModelOutputInvalid, ModelUnavailable
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import Reranker
@@ -85,9 +86,9 @@ async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[
     texts = [hit.memory.text for hit in hits]
     try:
         scores = _checked(await on_own_loop(_asked(reranker, query, texts)), len(texts))
-    except Exception:  # a caller's code may raise anything; recall works without it
-        log.warning("the reranker failed on %d texts, recall goes on without", len(texts),
-                    exc_info=True)  # fmt: skip
+    except Exception as error:  # noqa: BLE001 # code of a caller; recall works without it
+        what = "the reranker failed on %d texts, recall goes on without: %s"
+        log.warning(what, len(texts), message(error))
         return None
     order = sorted(range(len(hits)), key=lambda at: -scores[at])
     return [

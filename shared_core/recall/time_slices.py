@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, get_args
 
+from shared_core.core.delimiters import OUR_TAGS
 from shared_core.core.domain import Hit, JsonValue, Memory
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment, check_period
@@ -61,9 +62,9 @@ class TimeSlice:
     hits: tuple[Hit, ...] = ()
     buckets: tuple[TimeBucket, ...] = ()
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return a JSON object; times in ISO 8601."""
-        found: list[JsonValue] = [hit.to_dict() for hit in self.hits]
+    def to_dict(self, *, explain: bool = False) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601. explain: add the parts of each score."""
+        found: list[JsonValue] = [hit.to_dict(explain=explain) for hit in self.hits]
         return {
             "begin": self.begin.isoformat() if self.begin else None,
             "end": self.end.isoformat() if self.end else None,
@@ -82,7 +83,7 @@ def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
     """
     shown: list[dict[str, str]] = []
     for memory in found.memories:
-        text = shown_text(memory)
+        text = OUR_TAGS.escaped(shown_text(memory)[: max(characters, 0) + 1])
         text = text if len(text) <= characters else f"{text[:characters]} […]"
         characters -= len(text)
         if characters < 0 and shown:

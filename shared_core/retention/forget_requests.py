@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -17,30 +17,40 @@ from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
 from shared_core.extraction.forget_requests import (
+    FOUND,
+    NOTHING_FOUND,
     ForgetRequest,
     forget_requests,
-    is_about,
     may_ask,
-    names_of_topic,
     topic_request,
 )
+from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_among
 from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
-from shared_core.policies.run_reads import held_facts
+from shared_core.policies.run_reads import held_facts, last_turn, unread_turns
 from shared_core.policies.setting_aside import (
     KEPT_FOR,
     NOTHING_NAMED,
+    HeldMemory,
     NamedBeside,
     SetAside,
     set_aside,
 )
+from shared_core.ports.operations import Policy
+from shared_core.privacy.sanitizing import LONG_TEXTS
 
 log = logging.getLogger("hippocampus")
 
 MAX_BY_MODEL: Final = 200
 """Maximum number of memories that one request found by a model sets aside."""
-MAX_PEOPLE: Final = 500
-"""Maximum number of facts that are searched for the names of "my brother"."""
+NONE: Final = -1
+"""Maximum number of memories with which a policy only counts them."""
+MAX_FACTS: Final = 500
+"""Maximum number of held facts, and of ended ones, among which a topic is looked up."""
+MAX_THREADS: Final = 5
+"""Maximum number of threads whose unread turns are read for facts about a topic."""
+MAX_UNREAD: Final = 50
+"""Maximum number of unread turns of a thread that are read for facts about a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +77,9 @@ class CarriedOut:
 class _Asked:
     """Requests and the turn that asks, if any.
 
-    text: of that turn, which goes as well if it says nothing else. at: its time, None for now.
-    later: the texts of turns stored with it that were said after it, which stay. named: what goes
-    beside the topic.
+    text: of that turn. at: its time, None for now. later: the texts of turns stored with it that
+    were said after it, which stay. named: what goes beside the topic, as the turn that asks, if it
+    says nothing else.
     """
 
     requests: Sequence[ForgetRequest]
@@ -77,6 +87,11 @@ class _Asked:
     at: datetime | None = None
     later: Collection[str] = ()
     named: NamedBeside = NOTHING_NAMED
+
+    def keeps(self, turn: Event) -> bool:
+        """Tell whether a turn is not meant: the one that asks, or one after it."""
+        is_later = self.at is not None and turn.occurred_at > self.at
+        return is_later or turn.text == self.text or turn.text in self.later
 
 
 class NewTurns(set[str]):
@@ -99,7 +114,9 @@ class NewTurns(set[str]):
 
 async def _requests(text: str) -> Sequence[ForgetRequest]:
     """Return the requests in a text, read beside the event loop."""
-    return await asyncio.to_thread(forget_requests, text) if may_ask(text) else ()
+    if len(text) < LONG_TEXTS and not may_ask(text):
+        return ()
+    return await asyncio.to_thread(forget_requests, text)
 
 
 class ForgetRequests:
@@ -109,24 +126,46 @@ class ForgetRequests:
         self._handle = handle
         self._is_on = is_on
 
-    async def in_turns(self, scope: Scope, turns: Sequence[Event]) -> list[CarriedOut]:
+    async def in_turns(
+        self, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
+    ) -> list[CarriedOut]:
         """Carry out the requests in turns of the user, in order; those of others are ignored.
 
-        What later turns say of a topic stays.
+        What later turns say of a topic stays. The requests of one turn are one run.
         """
         done: list[CarriedOut] = []
         for place, turn in enumerate(turns if self._is_on else ()):
-            requests = await _requests(turn.text) if turn.role == "user" else ()
-            later = {one.text for one in turns[place + 1 :]} - {one.text for one in turns[:place]}
-            for request in requests:
-                asked = _Asked(requests=[request], text=turn.text, at=turn.occurred_at, later=later)
+            if requests := await _requests(turn.text) if turn.role == "user" else ():
+                asked = _Asked(
+                    requests=requests,
+                    text=turn.text,
+                    at=turn.occurred_at,
+                    later={one.text for one in turns[place + 1 :]}
+                    - {one.text for one in turns[:place]},
+                    named=await self._beside(scope, thread_id, turns[place:], requests),
+                )
                 done.append(await self._carry_out(scope, asked))
         return done
 
     async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
         """Carry out the requests in a text that the user says now."""
         requests = await _requests(text) if self._is_on else ()
-        return [await self._carry_out(scope, _Asked(requests=[one], text=text)) for one in requests]
+        asked = _Asked(requests=requests, text=text)
+        return [await self._carry_out(scope, asked)] if requests else []
+
+    async def notice(self, scope: Scope, text: str) -> str:
+        """Return what storing a text of the user will forget, for the model that answers it.
+
+        "" for a text that asks to forget nothing, or only the turn before it.
+        """
+        requests = await _requests(text) if self._is_on else ()
+        if not requests or any(one.is_of_last for one in requests):
+            return ""
+        asked = _Asked(requests=requests, text=text)
+        storage = await self._handle.storage()
+        policy = await self._policy(scope, asked, NONE)
+        number = (await storage.query(scope_path(scope), policy)).memories
+        return FOUND.format(number) if number else NOTHING_FOUND
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic.
@@ -165,32 +204,80 @@ class ForgetRequests:
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
     async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
         storage = await self._handle.storage()
-        tenant, now = scope_path(scope), self._handle.clock()
-        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE, now))
-        names = {one: names_of_topic(one, held) for one in asked.requests}
-
-        def goes(text: str) -> bool:
-            if text == asked.text:
-                return all(one.is_whole for one in asked.requests)
-            is_later = text in asked.later
-            return not is_later and any(is_about(one, text, names[one]) for one in asked.requests)
-
-        called = {one.topic for one in asked.requests}.union(*names.values())
-        done = await storage.transact(
-            tenant,
-            partial(
-                set_aside,
-                uuid7(),
-                [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
-                goes,
-                {*map(normalised, called)},
-                asked.at or now,
-                now,
-                now + KEPT_FOR,
-                asked.named,
-                most,
-            ),
-        )
+        policy = await self._policy(scope, asked, most)
+        done = await storage.transact(scope_path(scope), policy)
         if done.run_id is not None:
             log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
         return CarriedOut(topic=", ".join(one.topic for one in asked.requests), done=done)
+
+    async def _policy(
+        self, scope: Scope, asked: _Asked, most: int | None
+    ) -> Callable[[], Policy[SetAside]]:
+        """Return the policy that sets aside what requests are about."""
+        now = self._handle.clock()
+        topics, named = await self._topics(scope_path(scope), asked, now)
+
+        def goes(one: HeldMemory) -> bool:
+            is_kept = one.text == asked.text or one.text in asked.later
+            return not is_kept and any(topic.has_text(one.text, one.role) for topic in topics)
+
+        called = {one.request.topic for one in topics}.union(*(one.names for one in topics))
+        return partial(
+            set_aside,
+            uuid7(),
+            [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
+            goes,
+            {*map(normalised, called)},
+            asked.at or now,
+            now,
+            now + KEPT_FOR,
+            named,
+            most,
+        )
+
+    async def _beside(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        turns: Sequence[Event],
+        requests: Sequence[ForgetRequest],
+    ) -> NamedBeside:
+        """Return the turn that asks, if it goes, and the one before it, if that is meant.
+
+        turns: the turn that asks, and those stored with it that are later.
+        """
+        asking = {(thread_id, turns[0].event_id)} if requests[0].is_whole else set()
+        meant: str | None = None
+        if any(one.is_of_last for one in requests):
+            storage = await self._handle.storage()
+            policy = partial(last_turn, thread_id, [one.event_id for one in turns])
+            meant = await storage.query(scope_path(scope), policy)
+        named = {(thread_id, meant)} if meant else set()
+        return NamedBeside(turns=frozenset(named), asking=frozenset(asking))
+
+    async def _topics(
+        self, tenant: str, asked: _Asked, now: datetime
+    ) -> tuple[Sequence[ForgetTopic], NamedBeside]:
+        """Return what requests are about, and what goes beside: facts of it and their turns."""
+        storage = await self._handle.storage()
+        held = await storage.query(tenant, partial(held_facts, MAX_FACTS, now))
+        unread = await storage.query(tenant, partial(unread_turns, MAX_THREADS, MAX_UNREAD))
+        told = [
+            ((thread_id, fact.event_id), fact)
+            for thread_id, turns in unread.items()
+            for fact in await asyncio.to_thread(
+                facts_told, [one for one in turns if not asked.keeps(one)]
+            )
+        ]
+        facts: list[AnyFact] = [*held, *(fact for _, fact in told)]
+        topics = [topic_among(one, facts) for one in asked.requests]
+        named = asked.named
+        return topics, replace(
+            named,
+            turns=named.turns | {turn for turn, one in told if _is_of(one, topics)},
+            memories=named.memories | {one.memory_id for one in held if _is_of(one, topics)},
+        )
+
+
+def _is_of(fact: AnyFact, topics: Iterable[ForgetTopic]) -> bool:
+    return any(one.has_fact(fact) for one in topics)

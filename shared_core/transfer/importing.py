@@ -19,7 +19,8 @@ from shared_core.errors import (
     SchemaOutOfDate,
     StorageUnavailable,
 )
-from shared_core.ingest.items import ImportedItems, text_of
+from shared_core.ingest.item_text import text_of
+from shared_core.ingest.items import ImportedItems
 from shared_core.models.embedders import PrecomputedVectors
 from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp, WriteItem
 from shared_core.ports.transfer import ItemSource, SourceItem

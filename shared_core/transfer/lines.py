@@ -1,4 +1,4 @@
-"""Write, read and check the lines of an export. Pure."""
+"""Write, read and check the lines of an export."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
 
 from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, from_path, scope_path, to_path
 from shared_core.core.row_text import fields_of, read_value
 from shared_core.core.shown import shown
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, NotFound
 from shared_core.ports.tables import NOW, SCHEMA_VERSION, Column, tables
 from shared_core.ports.transfer import (
     RECEIPTS,
@@ -42,6 +43,9 @@ Exports with these numbers stay readable: they are the way out of a database of 
 MOST_LINES = 500
 MOST_CHARACTERS = 4_000_000
 """Maximum number of characters of a batch; a longer line is a batch of its own."""
+
+LONGEST_LINE = 300_000_000
+"""Maximum bytes of a line; a value of PostgreSQL has at most 268 million."""
 
 MOST_DIGITS = 20
 
@@ -136,6 +140,41 @@ def _read_column(table: str, column: Column, fields: Mapping[str, str]) -> Any:
             " constraint"
         )
     return value
+
+
+def opened(path: Path) -> BinaryIO:
+    """Return a file of an export, to be read more than once.
+
+    Raises:
+        NotFound: it cannot be read.
+        InvalidInput: it is a device, a pipe or the like.
+    """
+    try:
+        is_whole = path.is_file() or path.is_dir() or not path.exists()
+        if is_whole:
+            with path.open("rb") as file:
+                file.read(1)  # files such as /proc/self/mem open, and cannot be read
+    except OSError as error:
+        raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # NUL, or a lone surrogate
+        raise NotFound(f"{str(path)!r:.80} is no name of a file: {error}") from error
+    if not is_whole:
+        raise InvalidInput(
+            f"{str(path)!r} is a device or a pipe, and an import reads its file more than once:"
+            " save the export as a file, and give that"
+        )
+    return path.open("rb")
+
+
+def lines_of(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the lines of an export. Raises InvalidInput for one that would fill the memory."""
+    while line := file.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise InvalidInput(
+                f"{name} has a line of more than {LONGEST_LINE // 1_000_000} MB, which no export"
+                " has: give the file that hippocampus export wrote"
+            )
+        yield line
 
 
 class LineReader:

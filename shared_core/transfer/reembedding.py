@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from shared_core.core.domain import JsonValue
+from shared_core.ingest.item_text import text_of
+from shared_core.nlp.passages import without_data
 from shared_core.nlp.text import has_words
-from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors
+from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors, passage_of
 from shared_core.ports.indexes import EmbeddedField
 
 if TYPE_CHECKING:
@@ -141,4 +143,6 @@ def field_text(one: EmbeddedField, text_of_field: TextOfField | None) -> str:
     """Return the text of a field of a memory; "" if it is unknown."""
     if one.field == TEXT_FIELD:
         return one.text
+    if passage := passage_of(one.field):
+        return without_data(text_of(one.value))[passage]
     return (text_of_field(one.value, one.field) if text_of_field else None) or ""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from shared_core.core.domain import Scope
 from shared_core.core.shown import shown
 from shared_core.core.validation import optional_function
-from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, NotFound
+from shared_core.errors import Conflict, InvalidInput, MemoryCoreError
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
@@ -37,6 +37,8 @@ from shared_core.transfer.lines import (
     LineReader,
     Values,
     export_scope_of,
+    lines_of,
+    opened,
     read_rows,
     row_line,
 )
@@ -150,26 +152,16 @@ class Transfer:
         run = _LineImport(storage, handle.clock, handle.embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
-            with opened(path) as lines:
-                await run.check(LineReader(path.name), lines)
-            with opened(path) as lines:
-                return await run.all(LineReader(path.name), lines)
+            with opened(path) as file:
+                await run.check(LineReader(path.name), lines_of(file, path.name))
+            with opened(path) as file:
+                return await run.all(LineReader(path.name), lines_of(file, path.name))
         if isinstance(source, Sequence):
             with suppress(
                 InvalidInput
             ):  # raised again below, after the lines before it are written
                 await run.check(LineReader("the export"), source)
         return await run.all(LineReader("the export"), source)
-
-
-def opened(path: Path) -> BinaryIO:
-    """Return the lines of a file. Raises NotFound if it cannot be read."""
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # NUL, or a lone surrogate
-        raise NotFound(f"{str(path)!r:.80} is no name of a file: {error}") from error
 
 
 class _LineImport:

@@ -16,8 +16,10 @@ from starlette.responses import RedirectResponse, Response
 from shared_core import __version__
 from shared_core.core.domain import Scope
 from shared_core.errors import MemoryCoreError
+from shared_core.http.access import Caller
 from shared_core.http.problems import ProblemError
 from shared_core.ui.guard import LOGOUT, MOUNT
+from shared_core.ui.sockets import UnopenedPages
 from shared_core.ui.style import STYLE
 from shared_core.ui.view import DARK_COOKIE, LANGUAGE_COOKIE, Inspector, PageView, view_of
 from shared_core.ui.widgets import failure
@@ -46,8 +48,9 @@ class Page:
 
 def register(pages: list[Page], others: list[Page]) -> None:
     """Register the pages at the UI library's application. others: not in the navigation."""
+    unopened = UnopenedPages()
     for one in [*pages, *others]:
-        ui.page(one.path, response_timeout=30.0)(_builder(one, pages))
+        ui.page(one.path, response_timeout=30.0)(_builder(one, pages, unopened))
     nicegui.app.on_page_exception(_unexpected)
 
 
@@ -56,10 +59,14 @@ def _unexpected() -> None:
     ui.label("Unexpected error; the log of the server has it. 意外错误，详情见服务器日志。")
 
 
-def _builder(page: Page, pages: list[Page]) -> Callable[[Request], Awaitable[Response | None]]:
+def _builder(
+    page: Page, pages: list[Page], unopened: UnopenedPages
+) -> Callable[[Request], Awaitable[Response | None]]:
     async def build(request: Request) -> Response | None:
         inspector: Inspector = nicegui.app.state.inspector
         try:
+            caller: Caller = request.scope["hippocampus.caller"]
+            unopened.add(caller.token_id, ui.context.client)
             view = view_of(inspector, request, page.path)
             if page.of_user and view.scope is None and (only := await _only_user(view)):
                 return RedirectResponse(view.link(page.path, app=only.app, user=only.user), 307)

@@ -34,6 +34,8 @@ COOKIE: Final = "hippocampus_session"
 SESSION_S: Final = 12 * 3600.0
 """Seconds after which a login ends."""
 MOST_SESSIONS: Final = 10_000
+MOST_OF_TOKEN: Final = 50
+"""Maximum number of logins: of all tokens, and of one. The oldest ends for a new one."""
 MOST_FORM_BYTES: Final = 4_096
 MOST_UPLOAD_BYTES: Final = 101_000_000
 """Maximum size of a request body: an uploaded export of 100 MB and what the form adds to it."""
@@ -64,7 +66,10 @@ HEADERS: Final = (
 
 
 class Logins:
-    """The logins of this process: a random id in a cookie names a token that is held here."""
+    """The logins of this process: a random id in a cookie names a token that is held here.
+
+    A token has few of them, so that nobody ends the logins of others by logging in.
+    """
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()
@@ -73,6 +78,9 @@ class Logins:
         """Return the id of a new session."""
         now = time.monotonic()
         session_id = secrets.token_urlsafe(32)
+        own = [known for known, (held, _) in self._tokens.items() if held == token]
+        for oldest in own[: len(own) - MOST_OF_TOKEN + 1]:
+            self.end(oldest)
         self._tokens[session_id] = token, now + SESSION_S
         while len(self._tokens) > MOST_SESSIONS or next(iter(self._tokens.values()))[1] < now:
             self._tokens.popitem(last=False)

@@ -18,6 +18,7 @@ from shared_core.http.server import run
 from shared_core.ui.guard import MOUNT, Doors, InspectorGuard
 from shared_core.ui.options import InspectorOptions
 from shared_core.ui.pages import register
+from shared_core.ui.sockets import drop_malformed_messages
 from shared_core.ui.view import Inspector
 
 
@@ -53,6 +54,7 @@ def create_app(
 
     nicegui.app.state.inspector = Inspector(memory, doors, inspector, api.state.exports)
     register()
+    drop_malformed_messages()
     ui.run_with(
         app, mount_path=MOUNT, title="pg-hippocampus", favicon="🧠", dark=None, tailwind=False,
         show_welcome_message=False, reconnect_timeout=30.0,

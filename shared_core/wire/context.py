@@ -12,7 +12,8 @@ class ContextItemAnswer(BaseModel):
     """An item of a prompt. A field without a value is left out of the answer.
 
     ref: its name in the prompt. source: the id of its memory, fact or turn. uncertain: it is a
-    doubtful fact. cut: its text is only the beginning.
+    doubtful fact. score_parts: only where `explain` asks for them. cut: its text is only the
+    beginning.
     """
 
     ref: str

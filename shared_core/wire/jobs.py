@@ -20,7 +20,12 @@ class JobAnswer(BaseModel):
     user_id: str
     thread_id: str | None
     job_type: Literal[
-        "fast_replay", "deep_reflection", "full_consolidation", "reflection", "callback"
+        "fast_replay",
+        "deep_reflection",
+        "full_consolidation",
+        "reflection",
+        "item_vectors",
+        "callback",
     ]
     status: Literal["pending", "running", "completed", "failed", "cancelled"]
     performer: str | None

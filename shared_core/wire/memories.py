@@ -64,12 +64,12 @@ class MemoryAnswer(BaseModel):
 
 
 class HitAnswer(MemoryAnswer):
-    """A memory that answers a question, and the parts of its score."""
+    """A memory that answers a question. parts: of its score, only where `explain` asks for them."""
 
     valid_from: AwareDatetime | None
     score: Score
-    parts: dict[str, float]
     matched: list[str]
+    parts: dict[str, float] = {}
 
 
 class Memories(BaseModel):

@@ -15,17 +15,9 @@ from adk_memory import OpenMemoryService, PgSessionService
 from benchmarks.fuzz_calls import Caller, raw_place
 from benchmarks.odd_values import deep
 from langgraph_store import PgHippocampusStore
-from shared_core import (
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    RetentionPolicy,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import MemoryEngine, NewMemory, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core import shown
-from shared_core.errors import NotFound
+from shared_core.errors import InvalidInput, NotFound
 
 pytestmark = pytest.mark.both_engines
 
@@ -259,10 +251,15 @@ async def test_an_argument_of_adk_is_named(memory):
     assert "too deep" in str(session.state["deep"])
 
 
-def test_a_value_that_python_cannot_write_is_shown_by_its_type():
+def test_a_value_that_cannot_be_written_is_shown_by_its_type_and_an_inner_error_told_apart():
     assert shown(DEEP) == "(dict, too deep or too long to show)"
     assert shown(LONG) == "(int, too deep or too long to show)"
     assert shown("x" * 100) == "'" + "x" * 79
+    with pytest.raises(AttributeError) as inside:
+        _ = Scope("a", "b").nothing  # type: ignore[attr-defined]
+    assert raw_place(inside.value)
+    assert raw_place(InvalidInput("limit must be a number")) is None
+    assert raw_place(InvalidInput(" "))
 
 
 async def test_random_calls_raise_no_internal_error(dsn):
@@ -272,14 +269,6 @@ async def test_random_calls_raise_no_internal_error(dsn):
             await caller.call(number)
     assert caller.outcomes.raw == {}
     assert caller.outcomes.counts["returned"] > 50 < caller.outcomes.counts["InvalidInput"]
-
-
-def test_an_error_from_inside_is_told_from_one_that_is_raised_on_purpose():
-    with pytest.raises(AttributeError) as inside:
-        _ = Scope("a", "b").nothing  # type: ignore[attr-defined]
-    assert raw_place(inside.value)
-    assert raw_place(InvalidInput("limit must be a number")) is None
-    assert raw_place(InvalidInput(" "))
 
 
 @every_case(

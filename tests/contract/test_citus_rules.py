@@ -60,7 +60,7 @@ def spread_ones(catalog):
     return {name for (name,) in catalog.execute(TABLES) if citus.place_of(name) == "distributed"}
 
 
-def test_every_table_of_tenants_is_spread_and_its_keys_hold_the_tenant_first(catalog, spread_ones):
+def test_every_table_of_tenants_is_spread_and_holds_the_tenant_in_its_keys(catalog, spread_ones):
     found = catalog.execute(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = 'hippocampus'"
         " AND column_name = 'tenant_id' AND is_nullable = 'NO' AND data_type = 'text'"
@@ -79,9 +79,6 @@ def test_every_table_of_tenants_is_spread_and_its_keys_hold_the_tenant_first(cat
     of_these = [row for row in keys if row[0] in spread_ones]
     assert {row[0] for row in of_these} == spread_ones  # each has a primary key
     assert [row for row in of_these if row[2] != "tenant_id"] == []
-
-
-def test_what_refers_refers_within_the_tenant_and_no_trigger_is_needed(catalog):
     found = catalog.execute(
         "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.conrelid AND attnum = c.conkey[1]),"
@@ -99,6 +96,8 @@ def test_what_refers_refers_within_the_tenant_and_no_trigger_is_needed(catalog):
     ]
     assert outside == []
     assert catalog.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").fetchall() == []
+    counters = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'hippocampus'"
+    assert catalog.execute(counters).fetchall() == []
 
 
 class Levels(Visitor):  # type: ignore[misc] # pglast ships no types
@@ -165,12 +164,9 @@ def bare_tables(sql: str, tables: set[str]) -> list[str]:
     return levels.bare
 
 
-def test_every_statement_names_its_tenant(spread_ones):
+def test_every_statement_names_its_tenant_and_one_without_would_be_noticed(spread_ones):
     texts = {name: readable(statement(name, literals=LITERALS)) for name in named_pieces()[0]}
     assert {*ACROSS_TENANTS} == {n for n, sql in texts.items() if bare_tables(sql, spread_ones)}
-
-
-def test_a_statement_without_its_tenant_would_be_noticed():
     for sql in (
         "SELECT 1 FROM memories m WHERE m.key = 'a'",
         "WITH x AS (DELETE FROM memories WHERE key = 'a') SELECT 1",
@@ -180,12 +176,17 @@ def test_a_statement_without_its_tenant_would_be_noticed():
         assert bare_tables(sql, {"memories"}), sql
 
 
-def test_what_upserts_takes_no_time_of_the_server():
+def test_upserts_take_no_time_of_the_server_and_identities_are_literals():
     for name in named_pieces()[0]:
         sql = readable(statement(name, literals=LITERALS))
         for _, after in re.findall(r"(ON CONFLICT)(.*?)(?=RETURNING|\Z)", sql, re.DOTALL):
             assert not re.search(r"\b(now|random|clock_timestamp)\(\)", after), name
         assert not re.search(r"\bctid\b", sql), name
+    bound = {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
+    steps = citus.bound_everywhere(bound)
+    assert [text for text, values in steps if values] == []
+    assert steps[-1][0] == b"SET LOCAL hippocampus.scope TO '/it''s 100%%/(x)s/'"
+    assert "SELECT" not in " ".join((citus.WITHIN_SCOPE, *citus.ABOVE_SCOPE.values()))
 
 
 class Names:
@@ -219,19 +220,11 @@ def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(catalog, 
     assert [step.name for step in migrations() if re.search(changed, step.sql)] == []
 
 
-def test_ids_are_no_counters_that_workers_would_share(catalog):
-    counters = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'hippocampus'"
-    assert catalog.execute(counters).fetchall() == []
-
-
-def test_no_statement_merges_or_writes_what_each_node_would_make_up(spread_ones, named):
+def test_statements_lock_within_a_tenant_reach_the_workers_and_make_nothing_up(spread_ones, named):
     assert [name for name, found in named.items() if found.merges] == []
     volatile = {"random", "gen_random_uuid", "uuidv7", "clock_timestamp", "statement_timestamp"}
     makes_up = {name: one for name, one in named.items() if one.functions & volatile}
     assert [name for name, one in makes_up.items() if one.tables & spread_ones] == []
-
-
-def test_rows_are_locked_within_a_tenant_and_settings_reach_the_workers(named):
     assert [name for name, found in named.items() if found.locks and name in ACROSS_TENANTS] == []
     """All that is known beforehand is sent on; "bind" has a form of its own."""
     kept = []
@@ -248,9 +241,6 @@ def test_rows_are_locked_within_a_tenant_and_settings_reach_the_workers(named):
     assert last == (b"SET LOCAL jit TO 'off'", {})
     [(text, _), *_] = citus.propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))
     assert text.startswith(b"SELECT")
-
-
-def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, named):
     of_a_node = re.compile(r"pg_(try_)?advisory_|pg_notify|nextval")
     on_nodes = {name: one for name, one in named.items() if one.tables & spread_ones}
     asked = {name for name, one in on_nodes.items() if any(map(of_a_node.match, one.functions))}
@@ -258,13 +248,6 @@ def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(spread_ones, nam
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
     both = {name for name, one in on_nodes.items() if one.tables & set(citus.ON_COORDINATOR)}
     assert both == set(OF_BOTH_PLACES)
-
-
-def test_identities_are_literals_in_the_text_of_set_local():
-    bound = {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
-    steps = citus.bound_everywhere(bound)
-    assert [text for text, values in steps if values] == []
-    assert steps[-1][0] == b"SET LOCAL hippocampus.scope TO '/it''s 100%%/(x)s/'"
 
 
 async def test_what_is_bound_in_literals_is_bound_as_well(dsn, monkeypatch):
@@ -512,10 +495,6 @@ def refusing(dsn):
             reading={name for name, body in functions if found.search(body)},
             unsteady={name for (name,) in unsteady} - {"timezone"},
         )
-
-
-def test_no_policy_of_a_spread_table_has_a_sub_select():
-    assert "SELECT" not in " ".join((citus.WITHIN_SCOPE, *citus.ABOVE_SCOPE.values()))
 
 
 def test_statements_and_operations_keep_the_rules_that_broke_on_a_cluster(refusing):

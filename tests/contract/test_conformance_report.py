@@ -169,7 +169,7 @@ def test_our_store_passes(run, server, template, tmp_path, factory, refused):
     assert f"pg-hippocampus {__version__}" in done.stdout
 
 
-def test_a_report_says_what_a_store_does_not_do(run, tmp_path):
+def test_a_report_says_what_a_store_does_not_do_and_a_broken_store_fails(run, tmp_path):
     done = run(
         "--store", "stores:make", "--html", "report.html", "--name", "Lists & <dicts>",
         "--unsupported", "operators=BaseStore's six only", "--unsupported", "distances",
@@ -188,15 +188,15 @@ def test_a_report_says_what_a_store_does_not_do(run, tmp_path):
     areas, facts = page.tags.count("h2"), 6  # date, Python, system, and three packages
     no_tests = facts + (areas + 2) + areas  # with the heads of tables
     assert sum(counts(done.stdout)) == page.tags.count("tr") - no_tests
-
-
-def test_a_broken_store_fails_and_what_it_says_is_escaped(run, tmp_path):
     done = run("--store", "factories:odd", *NAMESPACES, "--html", "report.html")
     assert 1 == done.returncode, done.stderr
     assert 8 == sum(counts(done.stdout)) and 0 < counts(done.stdout)[1]
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "<script" not in page and "&lt;script&gt;" in page
     assert "Namespaces are" in done.stdout and "areas with 'Namespaces are' only" in done.stdout
+    done = run("--store", "factories:memory", "--area", "Sailing")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "error: --area must be in the title of an area, got 'Sailing'\n" == done.stderr
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,6 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
     printed, error = capsys.readouterr()
     assert "" == printed
     assert re.fullmatch(f"error: .*(?:{said}).*\n", error), error
-
-
-def test_an_area_that_is_none_is_bad_input_too(run):
-    done = run("--store", "factories:memory", "--area", "Sailing")
-    assert (2, "") == (done.returncode, done.stdout)
-    assert "error: --area must be in the title of an area, got 'Sailing'\n" == done.stderr
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def store(dsn):
         yield store
 
 
-def test_memories_of_a_user_are_put_and_listed(store):
+def test_memories_of_a_user_are_put_listed_and_searched_by_a_filter_and_a_query(store):
     namespace = ("1", "memories")
     key = str(uuid4())
     store.put(namespace, key, {"food_preference": "I like pizza"})
@@ -74,6 +74,14 @@ def test_memories_of_a_user_are_put_and_listed(store):
     assert {"namespace", "key", "value", "created_at", "updated_at", "score"} == set(shown)
     assert (["1", "memories"], key) == (list(shown["namespace"]), shown["key"])
     assert {"food_preference": "I like pizza"} == shown["value"]
+    namespace = ("my-user", "chitchat")
+    rules = ["User likes short, direct language", "User only speaks English & python"]
+    store.put(namespace, "a-memory", {"rules": rules, "my-key": "my-value"})
+    store.put(namespace, "another", {"rules": rules, "my-key": "other"})
+    item = store.get(namespace, "a-memory")
+    assert item is not None and rules == item.value["rules"]
+    found = store.search(namespace, filter={"my-key": "my-value"}, query="language preferences")
+    assert ["a-memory"] == [item.key for item in found]
 
 
 def test_a_question_in_plain_words_finds_the_memory(dsn):
@@ -95,17 +103,6 @@ def test_an_item_says_what_of_it_is_embedded(dsn):
         best, *others = store.search(space, query="lunch talk")
         assert "some" == best.key
         assert {"none": None} == {item.key: item.score for item in others if item.key == "none"}
-
-
-def test_a_filter_and_a_query_search_a_namespace(store):
-    namespace = ("my-user", "chitchat")
-    rules = ["User likes short, direct language", "User only speaks English & python"]
-    store.put(namespace, "a-memory", {"rules": rules, "my-key": "my-value"})
-    store.put(namespace, "another", {"rules": rules, "my-key": "other"})
-    item = store.get(namespace, "a-memory")
-    assert item is not None and rules == item.value["rules"]
-    found = store.search(namespace, filter={"my-key": "my-value"}, query="language preferences")
-    assert ["a-memory"] == [item.key for item in found]
 
 
 def remembering(model: ScriptedChatModel) -> StateGraph[MessagesState, Context]:

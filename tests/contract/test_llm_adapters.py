@@ -68,7 +68,7 @@ async def adk(answer: object) -> ModelReply:
     return await replied(OwnLlm(answers=[answer]))
 
 
-async def test_adk_is_asked_for_the_schema():
+async def test_adk_is_asked_for_the_schema_and_a_temperature_if_it_takes_one_and_may_stream():
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=11, candidates_token_count=5, thoughts_token_count=2
     )
@@ -80,13 +80,18 @@ async def test_adk_is_asked_for_the_schema():
     assert ("own-model", "Go.") == (asked.model, asked.contents[0].parts[0].text)
     names = "system_instruction max_output_tokens temperature response_mime_type response_schema"
     assert ("Be brief.", 77, 0.0, "application/json", SCHEMA) == parts(asked.config, names)
-
-
-async def test_adk_answers_that_stream_are_put_together():
     streamed = [LlmResponse(content=said(text), partial=True) for text in ('{"x"', ': "y"}')]
     whole = LlmResponse(content=said('{"x": "y"}'), partial=False)
     for last in ([], [whole], [LlmResponse(turn_complete=True)]):
         assert '{"x": "y"}' == (await adk([*streamed, *last])).text
+    refusal = ValueError("Unsupported value: 'temperature' does not support 0 with this model")
+    fine = [LlmResponse(content=said("{}"))]
+    llm = OwnLlm(answers=[refusal, fine, fine])
+    model = resolve_language_model(llm)
+    assert ["{}"] * 2 == [(await model.complete(REQUEST)).text for _ in range(2)]
+    assert [0.0, None, None] == [asked.config.temperature for asked in llm.asked]
+    with pytest.raises(ModelUnavailable, match="temperature"):
+        await replied(OwnLlm(answers=[refusal, refusal]))
 
 
 @every_case(
@@ -117,17 +122,6 @@ async def test_adk_failures_say_whose_and_what(answer, told, words):
     found = caught.value
     is_full = ModelQuotaExceeded is type(found)
     assert told == (found.retry_after_s if is_full else type(found))
-
-
-async def test_adk_models_that_take_no_temperature_get_none():
-    refusal = ValueError("Unsupported value: 'temperature' does not support 0 with this model")
-    fine = [LlmResponse(content=said("{}"))]
-    llm = OwnLlm(answers=[refusal, fine, fine])
-    model = resolve_language_model(llm)
-    assert ["{}"] * 2 == [(await model.complete(REQUEST)).text for _ in range(2)]
-    assert [0.0, None, None] == [asked.config.temperature for asked in llm.asked]
-    with pytest.raises(ModelUnavailable, match="temperature"):
-        await replied(OwnLlm(answers=[refusal, refusal]))
 
 
 def test_models_by_name(monkeypatch):
@@ -188,7 +182,7 @@ class AsyncChat(PlainChat):
         return ChatResult(generations=[ChatGeneration(message=self.answer)])
 
 
-async def test_langchain_models_without_a_schema_are_asked_in_words():
+async def test_langchain_models_without_a_schema_are_asked_in_words_and_failures_told():
     usage: Any = {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
     ended = {"finish_reason": "length"}
     llm = PlainChat(answer=AIMessage("{}", usage_metadata=usage, response_metadata=ended))
@@ -196,6 +190,18 @@ async def test_langchain_models_without_a_schema_are_asked_in_words():
     assert expected == await replied(llm)
     assert [["system", "human"]] == [[one.type for one in asked] for asked in llm.asked]
     assert threading.current_thread().name not in llm.threads
+    model = resolve_language_model(FakeListChatModel(responses=["one"]))
+    assert ("one", "FakeListChatModel") == ((await model.complete(REQUEST)).text, model.name)
+
+    class RateLimitError(Exception):
+        status_code = 429
+
+    class Failing(PlainChat):
+        def _generate(self, *args: Any, **options: Any) -> ChatResult:
+            raise RateLimitError("slow down")
+
+    with pytest.raises(ModelQuotaExceeded, match="'Failing' exceeded its quota"):
+        await replied(Failing(answer=AIMessage("")))
 
 
 @every_case(
@@ -215,21 +221,6 @@ async def test_langchain_models_that_stream_or_are_of_an_agents_loop(llm, text):
 async def test_langchain_answers_in_blocks_calls_and_refusals(answer, text):
     reply = await replied(PlainChat(answer=answer))
     assert (text, "stop" if text else "refused") == (reply.text, reply.finish)
-
-
-async def test_langchain_fakes_and_failures():
-    model = resolve_language_model(FakeListChatModel(responses=["one"]))
-    assert ("one", "FakeListChatModel") == ((await model.complete(REQUEST)).text, model.name)
-
-    class RateLimitError(Exception):
-        status_code = 429
-
-    class Failing(PlainChat):
-        def _generate(self, *args: Any, **options: Any) -> ChatResult:
-            raise RateLimitError("slow down")
-
-    with pytest.raises(ModelQuotaExceeded, match="'Failing' exceeded its quota"):
-        await replied(Failing(answer=AIMessage("")))
 
 
 SCOPE = Scope("support.bot", "alice@example.com")

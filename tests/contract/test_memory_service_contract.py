@@ -83,13 +83,36 @@ def rows(dsn: str) -> int:
         return superuser.execute(query).rowcount
 
 
-def test_the_methods_have_the_signatures_of_the_base_class():
+def test_the_methods_are_those_of_the_base_class_and_the_live_events_those_that_adk_shows():
     bases = inspect.getmembers(BaseMemoryService, inspect.iscoroutinefunction)
     assert 4 <= len(bases) <= 5  # delete_memory is there from google-adk 2.13 on
     for name, base in bases:
         mine = getattr(Service, name)
         assert inspect.iscoroutinefunction(mine)
         assert inspect.signature(mine) == inspect.signature(base)
+    dice = random.Random(7)
+    names = ["", "i1", "i2", "i3", "i4"]
+    for _ in range(300):
+        events = [
+            event(str(n), "x", invocation_id=dice.choice(names), actions=EventActions(
+                rewind_before_invocation_id=dice.choice([None, None, *names])))
+            for n in range(dice.randint(0, 12))
+        ]  # fmt: skip
+        assert live_events(events) == _apply_rewinds(events)
+    secret = answer("adk_request_credential", {"token": "hunter2"})
+    asked = Part.from_function_call(name="adk_request_confirmation", args={"pin": "4711"})
+    long = answer("read", {"page": "x" * 10_000})
+    odd = answer("odd", {"of": object, "nul": "a\x00b"})
+    parts = ([secret], [asked, Part(text="May I?")], [long], [odd])
+    given = [event(str(number), *some, author="bot") for number, some in enumerate(parts)]
+    [page, strange] = to_core_events(given, tool_results=True)
+    assert MAX_TOOL_CHARACTERS == len(page.text)
+    assert strange.text.startswith('odd: {"of": "<class')
+    assert [] == to_core_events(given)
+    summary = types.Content(role="model", parts=[Part(text="They spoke of tea.")])
+    compaction = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=summary)
+    made = event("e1", "tea", author="bot", actions=EventActions(compaction=compaction))
+    assert [] == to_core_events([made, Event(author="bot", actions=made.actions)])
 
 
 async def test_of_two_events_with_one_id_the_first_counts_until_its_words_change(ours):
@@ -128,18 +151,6 @@ async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(ours, da
     await ours.add_session_to_memory(said)
     assert texts(await search(ours, "Ann tea")) == []
     assert rows(database.dsn) == 0
-
-
-def test_the_live_events_are_the_ones_adk_shows_its_model():
-    dice = random.Random(7)
-    names = ["", "i1", "i2", "i3", "i4"]
-    for _ in range(300):
-        events = [
-            event(str(n), "x", invocation_id=dice.choice(names), actions=EventActions(
-                rewind_before_invocation_id=dice.choice([None, None, *names])))
-            for n in range(dice.randint(0, 12))
-        ]  # fmt: skip
-        assert live_events(events) == _apply_rewinds(events)
 
 
 async def test_top_k_bounds_a_search(ours):
@@ -201,26 +212,6 @@ async def test_what_tools_answered_is_remembered_when_asked_for(ours):
         service = Service(engine=ours.engine, include_tool_results=wanted)
         await tell(service, *said)
         assert expected == texts(await search(service, "weather Lisbon degrees"))
-
-
-def test_a_tool_result_is_bounded_and_never_a_secret():
-    secret = answer("adk_request_credential", {"token": "hunter2"})
-    asked = Part.from_function_call(name="adk_request_confirmation", args={"pin": "4711"})
-    long = answer("read", {"page": "x" * 10_000})
-    odd = answer("odd", {"of": object, "nul": "a\x00b"})
-    parts = ([secret], [asked, Part(text="May I?")], [long], [odd])
-    given = [event(str(number), *some, author="bot") for number, some in enumerate(parts)]
-    [page, strange] = to_core_events(given, tool_results=True)
-    assert MAX_TOOL_CHARACTERS == len(page.text)
-    assert strange.text.startswith('odd: {"of": "<class')
-    assert [] == to_core_events(given)
-
-
-def test_what_adk_made_to_save_space_is_no_memory():
-    summary = types.Content(role="model", parts=[Part(text="They spoke of tea.")])
-    compaction = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=summary)
-    made = event("e1", "tea", author="bot", actions=EventActions(compaction=compaction))
-    assert [] == to_core_events([made, Event(author="bot", actions=made.actions)])
 
 
 async def test_an_invocation_asks_the_same_once_until_something_is_written(ours, monkeypatch):

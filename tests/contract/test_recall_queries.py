@@ -43,12 +43,15 @@ async def test_a_query_of_stop_words_alone_finds_by_meaning(recall, query):
     assert all(hit.matched == () and hit.parts["coverage"] == 0 for hit in hits)
 
 
-async def test_of_a_query_of_thousands_of_words_the_last_ones_count(recall, search):
+async def test_of_a_long_query_the_last_words_count_and_of_another_language_meaning(recall, search):
     filler = " ".join(f"word{number}" for number in range(10_000 if LONG else 1_500))
     last = await recall(f"Rex {filler} green tea", ranking="bm25")
     assert (TEA, ("green", "tea")) == (last[0].memory.text, last[0].matched)
     assert all("Rex" not in hit.matched for hit in last)
     assert await recall(filler * 2) and await search(filler)
+    assert CHINESE == (await search("绿茶"))[0].memory.text
+    scores = {hit.memory.text: hit.score for hit in await search("她喝绿茶")}
+    assert scores[TEA] > scores[DOG]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +64,6 @@ async def test_search_syntax_is_text(recall, search, query):
     hits = await recall(query, ranking="bm25")
     assert TEA == hits[0].memory.text and "tea" in hits[0].matched
     assert await search(query) and 5 == len(await recall(query))
-
-
-async def test_another_language_finds_by_meaning(recall, search):
-    assert CHINESE == (await search("绿茶"))[0].memory.text
-    scores = {hit.memory.text: hit.score for hit in await search("她喝绿茶")}
-    assert scores[TEA] > scores[DOG]
 
 
 @pytest.mark.parametrize("query", [None, 5, b"tea", ["tea"]])

@@ -119,7 +119,7 @@ def bind(connection: Connection, scope: str | None) -> None:
         connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
 
 
-def test_these_tests_know_every_table_with_a_tenant_and_each_forces_row_security(superuser):
+def test_every_table_with_a_tenant_forces_row_security_and_checks_its_labels(superuser):
     assert set(FILL) == {table for (table,) in superuser.execute(GUARDED.encode())}
     assert {table for table in FILL if tenants(superuser, table) != {ALICE, BOB}} == set()
     query = f"""
@@ -131,9 +131,6 @@ def test_these_tests_know_every_table_with_a_tenant_and_each_forces_row_security
               WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polroles = '{{0}}'
                 AND p.polqual IS NOT NULL AND p.polwithcheck IS NOT NULL)"""
     assert {table for (table,) in superuser.execute(query.encode())} == set(FILL)
-
-
-def test_a_tenant_has_as_many_labels_as_its_table_says(superuser):
     marks = {"writes", "coordinator_writes"}
     of_one = WITHOUT_USER | {"retimings", "schedules", "api_tokens"} | marks
     of_none = {"retention_policies", "retimings", "schedules"} | marks
@@ -149,9 +146,6 @@ def test_a_tenant_has_as_many_labels_as_its_table_says(superuser):
             else:
                 taken.add(table)
         assert taken == allowed, tenant
-
-
-def test_both_engines_check_the_same_labels():
     script = files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text()
     ends = dict(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+) \([^;]+\) \{(\w+)\};", script))
     labels = {"user": "{2}", "namespace": "{1,2}", "path": "{0,2}"}
@@ -159,9 +153,6 @@ def test_both_engines_check_the_same_labels():
     ours = re.findall(r"protect\('(\w+)'(?:, '(.+?)')?\)", guards.read_text())
     expected = {table: count or "{2}" for table, count in ours if table not in POSTGRES_ALONE}
     assert expected == {table: labels[end] for table, end in ends.items() if end != "table"}
-
-
-def test_nothing_in_the_schema_goes_around_row_security(superuser):
     definers = "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace"
     views = "SELECT viewname FROM pg_views WHERE schemaname = %s"
     owned = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tableowner ~ 'hippocampus'"
@@ -205,16 +196,7 @@ def test_no_row_is_inserted_or_moved_outside_the_scope(app):
             app.execute(f"UPDATE {table} SET tenant_id = '/app/mallory/'".encode())
 
 
-def test_rows_of_others_are_neither_changed_nor_deleted(app, superuser):
-    bind(app, ALICE)
-    for table in reversed(FILL):
-        for change in (f"UPDATE {table} SET tenant_id = tenant_id", f"DELETE FROM {table}"):
-            assert app.execute(f"{change} WHERE tenant_id = %s".encode(), [BOB]).rowcount == 0
-        app.execute(f"DELETE FROM {table}".encode())
-        assert tenants(superuser, table) == {BOB}
-
-
-def test_a_scope_reads_the_models_and_changes_none(app, superuser):
+def test_a_scope_changes_no_models_rows_of_others_or_rules(app, superuser):
     models = superuser.execute("TABLE embedding_models").fetchall()
     for scope in ("", ALICE, "/app/"):
         bind(app, scope)
@@ -224,9 +206,12 @@ def test_a_scope_reads_the_models_and_changes_none(app, superuser):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             app.execute("INSERT INTO embedding_models VALUES ('x', 1, false, now())")
     assert models == superuser.execute("TABLE embedding_models").fetchall()
-
-
-def test_the_application_may_not_change_the_rules_or_switch_them_off(app):
+    bind(app, ALICE)
+    for table in reversed(FILL):
+        for change in (f"UPDATE {table} SET tenant_id = tenant_id", f"DELETE FROM {table}"):
+            assert app.execute(f"{change} WHERE tenant_id = %s".encode(), [BOB]).rowcount == 0
+        app.execute(f"DELETE FROM {table}".encode())
+        assert tenants(superuser, table) == {BOB}
     bind(app, ALICE)
     for statement in (
         "TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",

@@ -102,7 +102,7 @@ async def filled(both):
     return both
 
 
-async def test_pages_are_the_same(filled):
+async def test_pages_distances_namespaces_and_what_follows_the_vectors_are_the_same(filled):
     app = (filled.scope.app,)
     prefixes = (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app)
     for prefix, wanted, vector in product(prefixes, ({}, {"n": 3}), (None, asking(2))):
@@ -113,15 +113,24 @@ async def test_pages_are_the_same(filled):
         for offset in (0, 7, 90):
             page = replace(query, limit=20, offset=offset)
             assert await found(filled, page) == everything[offset : offset + 20]
-
-
-async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled):
     for vector in (None, asking(2)):
         query = ItemQuery(prefix=(), limit=5000, vector=vector, model=MODEL)
         pages = [(await storage.items.find_items([query]))[0] for storage in filled.storages]
         app = filled.scope.app
         first, second = [known([x for x in page if x.namespace[0] == app]) for page in pages]
         assert first == second and 340 == len(first)
+    for distance in ("cosine", "l2", "inner_product"):
+        query = ItemQuery(
+            prefix=notes(filled), limit=50, model=MODEL, vector=asking(3) * 2,
+            distance=distance,  # type: ignore[arg-type]
+        )  # fmt: skip
+        await found(filled, query)
+    rows = [row(notes(filled), key) for key in ("a wordy one", "wordy", "swordy")]
+    await stored(filled, rows)
+    query = ItemQuery(prefix=notes(filled), limit=1000, terms=["wordy", "none"])
+    assert {"a wordy one", "wordy"} == {key for _, key, _, _ in await found(filled, query)}
+    query = replace(query, model=MODEL, vector=asking(3), besides=[rows[1].memory_id])
+    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in (await found(filled, query))[300:]}
 
 
 async def test_items_are_read_by_their_addresses_and_live_longer_then(both):
@@ -151,24 +160,6 @@ async def test_items_are_read_by_their_addresses_and_live_longer_then(both):
     for limit in (1, 9):
         tenants = await both.same(lambda s, n=limit: s.items.expired_tenants(app, n))
         assert min(limit, 2) == len(tenants)
-
-
-async def test_distances_are_the_same(filled):
-    for distance in ("cosine", "l2", "inner_product"):
-        query = ItemQuery(
-            prefix=notes(filled), limit=50, model=MODEL, vector=asking(3) * 2,
-            distance=distance,  # type: ignore[arg-type]
-        )  # fmt: skip
-        await found(filled, query)
-
-
-async def test_what_has_a_word_follows_what_has_a_vector(filled):
-    rows = [row(notes(filled), key) for key in ("a wordy one", "wordy", "swordy")]
-    await stored(filled, rows)
-    query = ItemQuery(prefix=notes(filled), limit=1000, terms=["wordy", "none"])
-    assert {"a wordy one", "wordy"} == {key for _, key, _, _ in await found(filled, query)}
-    query = replace(query, model=MODEL, vector=asking(3), besides=[rows[1].memory_id])
-    assert {"a wordy one", "swordy"} == {key for _, key, _, _ in (await found(filled, query))[300:]}
 
 
 async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(new_storage):
@@ -459,9 +450,16 @@ def recalling(postgres, seekdb):
         next(one, None)
 
 
-async def test_thirty_questions_have_the_same_ten_answers(recalling):
+async def test_thirty_questions_have_the_same_ten_answers_also_of_a_large_user(recalling):
     for query in QUERIES[:: 1 if LONG else 2]:
         assert 10 == len(await recalling.alike(query))
+    settings = Settings(uri=recalling.uri, home=Path(), ann_threshold=20)
+    large = OceanBaseStorage(settings, lambda: LATER)
+    await large.open()
+    for options in ({}, {"begin": START, "end": START + timedelta(days=1)}):
+        for query in QUERIES[:: 2 if LONG else 4]:
+            await recalling.alike(query, large, **options)
+    await large.close()
 
 
 @every_case(
@@ -503,13 +501,3 @@ async def test_a_filter_cuts_the_corpus_alike(recalling, vector):
     stranger = replace(request, scope=Scope("app", "nobody"))
     with pytest.raises(InvalidInput, match="not in scope"):
         await recalling.seekdb.recall.recall(stranger)
-
-
-async def test_of_a_large_user_all_is_read_as_well(recalling):
-    settings = Settings(uri=recalling.uri, home=Path(), ann_threshold=20)
-    large = OceanBaseStorage(settings, lambda: LATER)
-    await large.open()
-    for options in ({}, {"begin": START, "end": START + timedelta(days=1)}):
-        for query in QUERIES[:: 2 if LONG else 4]:
-            await recalling.alike(query, large, **options)
-    await large.close()

@@ -11,22 +11,13 @@ import pytest
 from storage_calls import stored_jobs
 from turns import START as NOW, Clock, said
 
-from shared_core import Conflict, Scope
+from shared_core import Conflict, JobRecord, JobStatus, JobType, Scope
 from shared_core.core.domain import ThreadId
 from shared_core.core.namespaces import to_path
 from shared_core.policies import api_tokens
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.events import EventRow
-from shared_core.ports.jobs import (
-    Capability,
-    Job,
-    JobFilter,
-    JobPriority,
-    JobRecord,
-    JobStatus,
-    JobType,
-    NewJob,
-)
+from shared_core.ports.jobs import Capability, Job, JobFilter, JobPriority, NewJob
 from shared_core.ports.storage import Storage
 
 ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "cat")

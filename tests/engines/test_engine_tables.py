@@ -29,8 +29,12 @@ MATCHING = {
 }  # fmt: skip
 
 
-def test_both_engines_have_the_same_tables():
+def test_both_engines_have_the_same_tables_and_a_value_keeps_its_letters():
     assert column_types().keys() - OF_POSTGRES == oceanbase.tables().keys() - OF_OCEANBASE
+    line = '{"table": "events", "row": {"a":  {"x":1.10 , "y": [1]} ,"b" : "c\\u0041", "d":null}}'
+    assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == row_text.fields_of(
+        line
+    )
 
 
 @every_case(*sorted(column_types().keys() - OF_POSTGRES))
@@ -158,10 +162,3 @@ def words_text(words: str) -> str:
 def test_values_are_written_as_postgresql_does(sql, values, written, connection):
     for value in values:
         assert connection.execute(sql, [value]).fetchone() == (written(value),)
-
-
-def test_a_value_keeps_its_letters():
-    line = '{"table": "events", "row": {"a":  {"x":1.10 , "y": [1]} ,"b" : "c\\u0041", "d":null}}'
-    assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == row_text.fields_of(
-        line
-    )

@@ -80,7 +80,7 @@ def put(state: str, *tenants: str, **more: Any) -> Callable[[Transaction], None]
 # Values
 
 
-async def test_texts_and_moments_come_back_as_they_were_given(db, place):
+async def test_texts_moments_and_ids_come_back_as_given_and_a_thread_belongs_to_a_user(db, place):
     texts = ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
     years = [datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) for year in (1, 9999)]
     for moment in (NOW, *years):
@@ -89,17 +89,6 @@ async def test_texts_and_moments_come_back_as_they_were_given(db, place):
         for row in rows:
             query = "SELECT * FROM shared_state WHERE tenant_id = %s"
             assert [row] == await db.read(lambda tx, t=row[0], q=query: tx.rows(q, [t]))
-
-
-async def test_a_thread_belongs_to_an_application_and_a_user(db):
-    columns = ("tenant_id", "thread_id", "state", "created_at", "updated_at")
-    for tenant in ("/", "/app/", "/app/ana/x/", "/app//", "/app/ana"):
-        row = (tenant, "t", "{}", NOW, NOW)
-        with pytest.raises(InvalidInput, match="check constraint"):
-            await db.write(lambda tx, r=row: tx.insert("threads", columns, [r]))
-
-
-async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
     given = uuid4()
     columns = ("tenant_id", "alias_id", "alias_key", "alias", "entity_key", "entity", "merged_at")
     row = (place, given, "a", "A", "b", "B", NOW)
@@ -107,6 +96,11 @@ async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
     ids = "SELECT alias_id FROM entity_aliases WHERE alias_id IN %s"
     assert await db.read(lambda tx: tx.rows(ids, [[given]])) == [(given,)]
     assert await db.read(lambda tx: tx.rows(ids, [[]])) == []
+    columns = ("tenant_id", "thread_id", "state", "created_at", "updated_at")
+    for tenant in ("/", "/app/", "/app/ana/x/", "/app//", "/app/ana"):
+        row = (tenant, "t", "{}", NOW, NOW)
+        with pytest.raises(InvalidInput, match="check constraint"):
+            await db.write(lambda tx, r=row: tx.insert("threads", columns, [r]))
 
 
 @every_case(
@@ -426,10 +420,15 @@ def test_servers_are_named_as_their_users_know_them(uri, user, password, host, p
     assert f"{password}@" not in repr(place) or not password
 
 
-def test_a_schema_is_a_database_of_its_own():
+def test_a_schema_is_a_database_of_its_own_and_old_servers_are_refused():
     assert location_of("seekdb:///x", "other").database == "other"
     assert location_of("seekdb:///x?database=app", "other").database == "app_other"
     assert location_of("seekdb:///x?database=app").database == "app"
+    assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
+    assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
+    for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
+        with pytest.raises(StorageUnavailable):
+            checked_version(text)
 
 
 @every_case(
@@ -456,11 +455,3 @@ def test_a_bad_uri_is_refused_with_the_way_out(uri, told):
     with pytest.raises(InvalidInput, match=told) as refused:
         location_of(uri)
     assert "heim" not in str(refused.value)
-
-
-def test_old_servers_are_refused():
-    assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
-    assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
-    for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
-        with pytest.raises(StorageUnavailable):
-            checked_version(text)

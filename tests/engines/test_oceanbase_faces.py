@@ -185,10 +185,18 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_an_option_that_cannot_be_is_called_as_it_was_given():
+def test_an_option_that_cannot_be_is_named_and_a_variable_may_say_where_it_is(monkeypatch):
     for options, why in BAD_OPTIONS:
         with pytest.raises(core.InvalidInput, match=why):
             core.OceanBaseMemoryProvider(**{"uri": NOWHERE, "agent_id": "a", **options})
+    monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
+    with pytest.raises(core.InvalidInput, match="got 'postgresql://localhost/x'"):
+        core.OceanBaseMemoryProvider(agent_id="a")
+    monkeypatch.setenv("HIPPOCAMPUS_URI", NOWHERE)
+    assert core.OceanBaseMemoryProvider(agent_id="a").scope == core.Scope("agents", "a")
+    monkeypatch.delenv("HIPPOCAMPUS_URI")
+    with pytest.raises(core.InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
+        core.OceanBaseMemoryProvider(agent_id="a")
 
 
 BAD_ARGUMENTS: dict[str, tuple[object, ...]] = {
@@ -220,17 +228,6 @@ async def test_errors_name_the_argument_that_was_given(memory):
     assert await memory.recall("x", limit=100_000, min_importance=0.5) == []
     with pytest.raises(core.InvalidInput, match="event_type 'shout'"):
         await memory.append_event("s", "x", event_type="shout")
-
-
-def test_where_it_is_may_stand_in_the_environment(monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
-    with pytest.raises(core.InvalidInput, match="got 'postgresql://localhost/x'"):
-        core.OceanBaseMemoryProvider(agent_id="a")
-    monkeypatch.setenv("HIPPOCAMPUS_URI", NOWHERE)
-    assert core.OceanBaseMemoryProvider(agent_id="a").scope == core.Scope("agents", "a")
-    monkeypatch.delenv("HIPPOCAMPUS_URI")
-    with pytest.raises(core.InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
-        core.OceanBaseMemoryProvider(agent_id="a")
 
 
 async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):

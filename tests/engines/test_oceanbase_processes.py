@@ -88,7 +88,7 @@ def open_to_others(folder: Path) -> list[Path]:
     return [path for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
 
 
-def test_the_server_starts_apart_and_sends_nothing_home(tmp_path):
+def test_the_server_starts_apart_and_a_folder_with_files_of_somebody_else_stays_open(tmp_path):
     program, folder = tmp_path / "program", tmp_path / "seekdb"
     program.write_text(STAND_IN)
     program.chmod(0o755)
@@ -99,9 +99,6 @@ def test_the_server_starts_apart_and_sends_nothing_home(tmp_path):
     telemetry, umask, session = (folder / "log" / "found").read_text().split()
     assert (telemetry, umask) == ("false", "0077")
     assert int(session) != os.getsid(0)
-
-
-def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(tmp_path):
     shared = tmp_path / "shared"
     for name in ("store", "photos"):
         (shared / name).mkdir(parents=True)

@@ -108,7 +108,7 @@ OF_ALL_TYPES: list[tuple[str, tuple[str, ...], list[tuple[object, ...]]]] = [
 ]  # fmt: skip
 
 
-async def test_lists_booleans_and_bytes(storage):
+async def test_rows_of_lists_bytes_and_payloads_are_named_by_their_columns_or_tenant(storage):
     for table, names, rows in OF_ALL_TYPES:
         await write(storage, Insert(table, names, rows))
         found = await rows_of(storage, table, *names, order=names[:1])
@@ -116,9 +116,6 @@ async def test_lists_booleans_and_bytes(storage):
         assert [*map(type, found[0])] == [*map(type, rows[0])]
         first = (equal(names[0], rows[0][0]),)
         assert await rows_of(storage, table, *names, where=first) == rows[:1]
-
-
-async def test_a_payload_may_be_missing(storage):
     event = ("thread_id", "seq", "event_id", "author", "role", "text", "occurred_at",
              "recorded_at", "payload")  # fmt: skip
     there = {"b": 1, "a": [None]}
@@ -128,6 +125,32 @@ async def test_a_payload_may_be_missing(storage):
     assert found == [(None, {}), (there, {})]
     assert await rows_of(storage, "events", "seq", where=(is_null("payload"),)) == [(0,)]
     assert await rows_of(storage, "events", "seq", where=(is_not_null("payload"),)) == [(1,)]
+    version = ("instruction_key", "version", "content", "created_at")
+    rows = [(key, at, f"{key}{at}", NOW) for key in "ab" for at in (1, 2)]
+    await write(storage, Insert("instructions", version, rows))
+    key, content = version[:2], ("content", "metadata")
+    each = [("a", 2, "x", {"m": 1}), ("b", 1, "y", {})]
+    await write(storage, UpdateEach("instructions", key, content, each))
+    found = await rows_of(storage, "instructions", *content, order=("instruction_key", "-version"))
+    assert found == [("x", {"m": 1}), ("a1", {}), ("b2", {}), ("y", {})]
+    named = one_of_rows(key, [("a", 1), ("b", 2), ("c", 1)])
+    gone = await returned(storage, Delete("instructions", (named,), ("content",)))
+    assert sorted(gone) == [("a1",), ("b2",)]
+    assert len(await rows_of(storage, "instructions", "version")) == 2
+    table, column = "extraction_counts", ("extractions",)
+    for number_of in (3, 4):
+        await write(storage, Insert(table, column, [(number_of,)], "update", column))
+    assert await rows_of(storage, table, *column) == [(4,)]
+    changed = Update(table, {"extractions": 5}, (), column)
+    assert await returned(storage, changed) == [(5,)]
+    assert await returned(storage, Delete(table, (), column)) == [(5,)]
+    assert await returned(storage, changed) == []
+    state = ("state", "updated_at")
+    for tenant in (ANA, BEN, "/app/", "/other/", ALONE):
+        await write(storage, Insert("shared_state", state, [({"of": tenant}, NOW)]), tenant=tenant)
+    found = await rows_of(storage, "shared_state", "tenant_id", "state", above=True)
+    assert sorted(found) == [("/app/", {"of": "/app/"}), (ANA, {"of": ANA})]
+    assert await rows_of(storage, "shared_state", "tenant_id") == [(ANA,)]
 
 
 # Conditions
@@ -156,49 +179,12 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-async def test_every_condition_alone_and_together(five):
+async def test_conditions_joins_order_and_limit_are_those_of_python(five):
     for condition, found in CONDITIONS:
         assert await places(five, condition) == found, condition
     where = (one_of("memory_id", [number(1), number(3)]), is_not_null("thread_id"))
     assert await places(five, *where) == [3]
     assert await places(five, *where, equal("kind", "semantic")) == []
-
-
-async def test_a_prefix_is_taken_letter_by_letter(storage):
-    keys = ["a%b", "a%", "axb", "a_", "a\\", "A%b", "中文", "中", "a" * 3, "a😀", "a😁"]
-    rows = [memory(place, key=key) for place, key in enumerate(keys, 1)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    for prefix in ("a%", "a_", "a\\", "中", "aa", "a😀", "a", "'"):
-        expected = [at for at, key in enumerate(keys, 1) if key.startswith(prefix)]
-        assert await places(storage, begins_with("key", prefix)) == expected
-
-
-# Reads
-
-
-async def test_equal_rows_once(storage):
-    rows = [memory(place, text=text) for place, text in enumerate(["a", "a", "a ", "b"], 1)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    found = await rows_of(storage, "memories", "text", is_distinct=True)
-    assert sorted(found) == [("a",), ("a ",), ("b",)]
-
-
-async def test_order_and_limit_and_several_reads_at_once(five):
-    count = Select("memories", (Aggregate("count"),))
-    one = Select("memories", ("key",), (equal("memory_id", number(3)),))
-    assert await five.read(ANA, [count, one, one]) == [[(5,)], [("k00003",)], [("k00003",)]]
-    assert await five.read(ANA, []) == []
-    assert await places(five, order=("-key",), limit=2) == [5, 4]
-    assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
-    assert await places(five, order=("key",), limit=0) == []
-    keys = ["b", "Z", "é", "a", "茶"]
-    rows = [memory(place, key=key) for place, key in enumerate(keys, 6)]
-    await write(five, Insert("memories", MEMORY, rows))
-    found = await rows_of(five, "memories", "key", order=("key",))
-    assert [key for (key,) in found if len(key) == 1] == sorted(keys)
-
-
-async def test_joins_by_key(five):
     source = ("memory_id", "basis", "thread_id", "event_id")
     access = ("memory_id", "access_count", "pinned_at")
     await write(
@@ -220,6 +206,37 @@ async def test_joins_by_key(five):
     assert await read("event_id", where=where) == [("e2",)]
     assert await read("event_id", where=(equal("m.key", "k00009"),)) == []
     assert await read(Aggregate("count"), Aggregate("max", "a.access_count")) == [(2, 7)]
+    count = Select("memories", (Aggregate("count"),))
+    one = Select("memories", ("key",), (equal("memory_id", number(3)),))
+    assert await five.read(ANA, [count, one, one]) == [[(5,)], [("k00003",)], [("k00003",)]]
+    assert await five.read(ANA, []) == []
+    assert await places(five, order=("-key",), limit=2) == [5, 4]
+    assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
+    assert await places(five, order=("key",), limit=0) == []
+    keys = ["b", "Z", "é", "a", "茶"]
+    rows = [memory(place, key=key) for place, key in enumerate(keys, 6)]
+    await write(five, Insert("memories", MEMORY, rows))
+    found = await rows_of(five, "memories", "key", order=("key",))
+    assert [key for (key,) in found if len(key) == 1] == sorted(keys)
+
+
+async def test_a_prefix_is_taken_letter_by_letter(storage):
+    keys = ["a%b", "a%", "axb", "a_", "a\\", "A%b", "中文", "中", "a" * 3, "a😀", "a😁"]
+    rows = [memory(place, key=key) for place, key in enumerate(keys, 1)]
+    await write(storage, Insert("memories", MEMORY, rows))
+    for prefix in ("a%", "a_", "a\\", "中", "aa", "a😀", "a", "'"):
+        expected = [at for at, key in enumerate(keys, 1) if key.startswith(prefix)]
+        assert await places(storage, begins_with("key", prefix)) == expected
+
+
+# Reads
+
+
+async def test_equal_rows_once(storage):
+    rows = [memory(place, text=text) for place, text in enumerate(["a", "a", "a ", "b"], 1)]
+    await write(storage, Insert("memories", MEMORY, rows))
+    found = await rows_of(storage, "memories", "text", is_distinct=True)
+    assert sorted(found) == [("a",), ("a ",), ("b",)]
 
 
 async def test_aggregates(storage):
@@ -254,15 +271,6 @@ async def test_a_member_of_a_json_column(storage):
     member, members = Member("value", ("a", "b")), [[1, "ü"], None, None, deep, None]
     found = await rows_of(storage, "memories", member, "key", order=("memory_id",))
     assert found == [(one, f"k{place:05}") for place, one in enumerate(members, 1)]
-
-
-async def test_rows_above(storage):
-    state = ("state", "updated_at")
-    for tenant in (ANA, BEN, "/app/", "/other/", ALONE):
-        await write(storage, Insert("shared_state", state, [({"of": tenant}, NOW)]), tenant=tenant)
-    found = await rows_of(storage, "shared_state", "tenant_id", "state", above=True)
-    assert sorted(found) == [("/app/", {"of": "/app/"}), (ANA, {"of": ANA})]
-    assert await rows_of(storage, "shared_state", "tenant_id") == [(ANA,)]
 
 
 async def test_long_lists(storage):
@@ -320,17 +328,6 @@ async def test_a_key_that_exists_is_a_conflict_or_its_row_is_kept_or_updated(fiv
     assert await rows_of(five, "memories", "text", where=(at_two,)) == [("new",)]
 
 
-async def test_the_only_row_of_a_tenant(storage):
-    table, column = "extraction_counts", ("extractions",)
-    for number_of in (3, 4):
-        await write(storage, Insert(table, column, [(number_of,)], "update", column))
-    assert await rows_of(storage, table, *column) == [(4,)]
-    changed = Update(table, {"extractions": 5}, (), column)
-    assert await returned(storage, changed) == [(5,)]
-    assert await returned(storage, Delete(table, (), column)) == [(5,)]
-    assert await returned(storage, changed) == []
-
-
 async def test_no_rows_to_write_and_an_update_that_returns_the_rows_as_they_are_now(five):
     await write(
         five,
@@ -353,7 +350,7 @@ async def test_no_rows_to_write_and_an_update_that_returns_the_rows_as_they_are_
     assert await rows_of(five, "memories", "text", is_distinct=True) == [("all",)]
 
 
-async def test_each_row_gets_its_own_values(five):
+async def test_each_row_gets_its_own_values_and_what_hangs_on_a_memory_goes_with_it(five):
     rows = [(number(1), None, 9, {"a": 1}, "one"), (number(2), NOW, 1, {}, None),
             (number(9), NOW, 1, {}, "nobody")]  # fmt: skip
     columns = ("superseded_at", "importance", "value", "author")
@@ -361,24 +358,6 @@ async def test_each_row_gets_its_own_values(five):
     found = await rows_of(five, "memories", "memory_id", *columns, order=("key",), limit=3)
     third = (number(3), NOW + timedelta(seconds=1), 5, {"content": "text 3"}, None)
     assert found == [*rows[:2], third]
-
-
-async def test_rows_are_named_by_several_columns(storage):
-    version = ("instruction_key", "version", "content", "created_at")
-    rows = [(key, at, f"{key}{at}", NOW) for key in "ab" for at in (1, 2)]
-    await write(storage, Insert("instructions", version, rows))
-    key, content = version[:2], ("content", "metadata")
-    each = [("a", 2, "x", {"m": 1}), ("b", 1, "y", {})]
-    await write(storage, UpdateEach("instructions", key, content, each))
-    found = await rows_of(storage, "instructions", *content, order=("instruction_key", "-version"))
-    assert found == [("x", {"m": 1}), ("a1", {}), ("b2", {}), ("y", {})]
-    named = one_of_rows(key, [("a", 1), ("b", 2), ("c", 1)])
-    gone = await returned(storage, Delete("instructions", (named,), ("content",)))
-    assert sorted(gone) == [("a1",), ("b2",)]
-    assert len(await rows_of(storage, "instructions", "version")) == 2
-
-
-async def test_what_hangs_on_a_memory_goes_with_it(five):
     both = (number(1), number(3))
     source = ("memory_id", "thread_id", "event_id")
     await write(

@@ -55,12 +55,9 @@ def test_imports_go_one_way():
     assert "" == run(str(Path(sys.executable).with_name("lint-imports")))
 
 
-def test_files_stay_small():
+def test_files_stay_small_migrations_too_and_no_two_of_tests_have_one_name():
     lengths = [(file.name, len(file.read_text("utf-8").splitlines())) for file in SOURCES]
     assert [] == [name for name, length in lengths if length > MAX_LINES]
-
-
-def test_lines_of_migrations_are_short_and_the_last_block_switches_statistics_off():
     migrations = sorted((ROOT / "shared_core").rglob("[0-9][0-9][0-9][0-9]_*.sql"))
     assert 2 <= len(migrations)
     assert [] == [
@@ -73,14 +70,35 @@ def test_lines_of_migrations_are_short_and_the_last_block_switches_statistics_of
     *_, block = file.read_text("utf-8").split("\nDO $$")
     assert "SET STATISTICS 0" in block and block.endswith("END $$;\n")
     assert None is re.search("^(CREATE|ALTER|SELECT)", block, re.MULTILINE)
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [] == [name for name, count in names.items() if count > 1]
 
 
-def test_the_root_is_short_and_every_room_says_its_idea():
+def test_every_room_says_its_idea_outsiders_import_from_rooms_and_the_engine_has_one_shape():
     assert MAX_ROOT_FILES >= len(list((ROOT / "shared_core").glob("*.py")))
     assert [] == [
         file.parent.name
         for file in (ROOT / "shared_core").glob("*/__init__.py")
         if ast.get_docstring(ast.parse(file.read_text("utf-8"))) is None
+    ]
+    # Decision 15: services are attributes, not bases, and none waits for a sibling's open().
+    from shared_core.engine import MemoryEngine
+
+    assert (MemoryEngine, object) == MemoryEngine.__mro__
+    assert [] == [
+        f"{file.name}:{node.lineno}"
+        for file, node in nodes_of(ast.AsyncFunctionDef)
+        if node.name == "open" and "NotImplementedError" in ast.unparse(node)
+    ]
+    inner = re.compile(r"(?:from|import) (shared_core\.\w+\.[\w.]+)")
+    outsiders = [
+        *(file for file in SOURCES if not file.is_relative_to(ROOT / "shared_core")),
+        *(ROOT / "examples").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md",
+    ]  # fmt: skip
+    assert [] == [
+        f"{file.name}: {found}"
+        for file in outsiders
+        for found in inner.findall(file.read_text("utf-8"))
     ]
 
 
@@ -99,39 +117,11 @@ def test_functions_stay_short():
     ]
 
 
-def test_the_engine_has_one_shape():
-    """Decision 15: services are attributes, not bases, and none waits for a sibling's open()."""
-    from shared_core.engine import MemoryEngine
-
-    assert (MemoryEngine, object) == MemoryEngine.__mro__
-    assert [] == [
-        f"{file.name}:{node.lineno}"
-        for file, node in nodes_of(ast.AsyncFunctionDef)
-        if node.name == "open" and "NotImplementedError" in ast.unparse(node)
-    ]
-
-
-def test_outsiders_import_from_rooms():
-    inner = re.compile(r"(?:from|import) (shared_core\.\w+\.[\w.]+)")
-    outsiders = [
-        *(file for file in SOURCES if not file.is_relative_to(ROOT / "shared_core")),
-        *(ROOT / "examples").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md",
-    ]  # fmt: skip
-    assert [] == [
-        f"{file.name}: {found}"
-        for file in outsiders
-        for found in inner.findall(file.read_text("utf-8"))
-    ]
-
-
-def test_the_map_names_files_that_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    known = {f"/{file.relative_to(ROOT)}" for file in SOURCES}
-    names = {name for name in re.findall(r"`([\w/]+\.py)`", text)}
-    assert 25 < len(names)
-    assert [] == [name for name in names if not any(file.endswith(f"/{name}") for file in known)]
-    rooms = {room.parent.name for room in (ROOT / "shared_core").glob("*/__init__.py")}
-    assert set() == rooms - set(re.findall(r"`(\w+)`", text))
+def test_a_failure_is_one_line_in_the_log():
+    for file, call in nodes_of(ast.Call):
+        is_traced = "exception" == getattr(call.func, "attr", "") and call.args
+        named = {word.arg for word in call.keywords}
+        assert not is_traced and "exc_info" not in named, f"{file}:{call.lineno}: log_failure()"
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
@@ -143,7 +133,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-def test_links_of_pages_lead_somewhere():
+def test_links_of_pages_lead_somewhere_chinese_ones_to_chinese_pages_and_the_map_to_files():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     broken = []
     for page in pages:
@@ -152,9 +142,6 @@ def test_links_of_pages_lead_somewhere():
             if not target.exists() or (anchor and anchor not in anchors(target)):
                 broken.append(f"{page.name}: {path}#{anchor}")
     assert [] == broken
-
-
-def test_chinese_pages_link_to_chinese_pages():
     places = ("*.zh.md", "docs/**/*.zh.md", "examples/**/*.zh.md")
     pages = [page for place in places for page in ROOT.glob(place)]
     assert 40 < len(pages)
@@ -167,11 +154,13 @@ def test_chinese_pages_link_to_chinese_pages():
             if not path.endswith(".zh.md") and target.with_suffix(".zh.md").exists():
                 english.append(f"{page.relative_to(ROOT)}: {path}")
     assert [] == english
-
-
-def test_no_two_files_of_tests_have_one_name():
-    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
-    assert [] == [name for name, count in names.items() if count > 1]
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    known = {f"/{file.relative_to(ROOT)}" for file in SOURCES}
+    names = {name for name in re.findall(r"`([\w/]+\.py)`", text)}
+    assert 25 < len(names)
+    assert [] == [name for name in names if not any(file.endswith(f"/{name}") for file in known)]
+    rooms = {room.parent.name for room in (ROOT / "shared_core").glob("*/__init__.py")}
+    assert set() == rooms - set(re.findall(r"`(\w+)`", text))
 
 
 @pytest.mark.tail
@@ -217,7 +206,7 @@ def test_importing_a_face_loads_nothing_of_the_other(package):
     assert expected == shown.stdout.splitlines(), shown.stderr
 
 
-def test_public_classes_say_what_they_do_and_no_two_have_one_name():
+def test_public_classes_say_what_they_do_each_by_its_name_and_the_project_names_no_machine():
     assert [] == [
         f"{file.name}:{node.name}"
         for file, node in nodes_of(ast.ClassDef)
@@ -225,9 +214,6 @@ def test_public_classes_say_what_they_do_and_no_two_have_one_name():
     ]
     names = Counter(node.name.lstrip("_") for _, node in nodes_of(ast.ClassDef))
     assert SHARED_CLASS_NAMES == {name for name, count in names.items() if count > 1}
-
-
-def test_the_project_names_no_machine():
     command = ["git", "ls-files", "-co", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:

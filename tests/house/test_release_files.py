@@ -71,7 +71,7 @@ def wheel(built):
         }
 
 
-def test_version_changelog_and_citation_agree():
+def test_version_changelog_and_citation_agree_and_tested_versions_are_those_of_pyproject():
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", __version__)
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     heads = re.findall(r"^## (\S+) - (unreleased|\d{4}-\d\d-\d\d)$", changelog, re.M)
@@ -81,23 +81,30 @@ def test_version_changelog_and_citation_agree():
     assert (__version__, __version__) == (version, cited["version"])
     assert cited.get("date-released", "unreleased") == date
     assert [] == [head for head in heads[1:] if head[1] == "unreleased"]
-
-
-def test_the_tested_versions_of_python_are_those_of_the_classifiers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     promised = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     workflow = (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
     matrix = re.search(r"python: \[(.*)\]", workflow)
     assert matrix and promised == re.findall(r"\"(3\.\d+)\"", matrix[1])
     assert project["requires-python"] == f">={promised[0]}"
+    lines = (ROOT / ".ci/oldest.txt").read_text("utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert floors() == {name: numbers(version) for name, version in pinned.items()}
 
 
 @pytest.mark.tail
-def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
+def test_the_wheel_holds_every_file_of_the_packages_alone_and_its_page_no_relative_links(wheel):
     ours = {name for name in tracked() if name.partition("/")[0] in PACKAGES}
     suffixes = {Path(name).suffix or f".{name.rpartition('.')[2]}" for name in ours}
     assert {".onnx", ".npz", ".json", ".sql", ".toml", ".pyi", ".typed"} <= suffixes
     assert ours == {name for name in wheel if ".dist-info/" not in name}
+    [metadata] = [text for text in wheel.values() if text]
+    page = Parser().parsestr(metadata).get_payload()
+    assert isinstance(page, str)
+    relative = r"\]\((?!https?://|#)[^)]*\)|(?:src|href)=\"(?!https?://|#)[^\"]*"
+    assert [] == re.findall(relative, page)
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)|src=\"([^\"]*)", page)
+    assert pictures and all("githubusercontent" in "".join(one) for one in pictures)
 
 
 @pytest.mark.tail
@@ -106,17 +113,6 @@ def test_the_source_distribution_holds_every_file_of_the_checkout(built):
     with tarfile.open(file) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked() == held - {"PKG-INFO"}
-
-
-@pytest.mark.tail
-def test_the_page_on_pypi_has_no_relative_links(wheel):
-    [metadata] = [text for text in wheel.values() if text]
-    page = Parser().parsestr(metadata).get_payload()
-    assert isinstance(page, str)
-    relative = r"\]\((?!https?://|#)[^)]*\)|(?:src|href)=\"(?!https?://|#)[^\"]*"
-    assert [] == re.findall(relative, page)
-    pictures = re.findall(r"!\[[^\]]*\]\(([^)]*)\)|src=\"([^\"]*)", page)
-    assert pictures and all("githubusercontent" in "".join(one) for one in pictures)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +127,9 @@ def test_files_for_the_forge_follow_their_schema(schema, files):
     assert names and "" == findings(program("check-jsonschema"), *kind, *names)
 
 
-def test_workflows_are_safe():
+def test_workflows_are_safe_and_jobs_name_their_rights_and_end_in_time():
     line = [program("zizmor"), "--offline", "--no-progress", "--persona", "pedantic", ".github"]
     assert "" == findings(*line)
-
-
-def test_jobs_name_the_rights_they_need_and_end_in_time():
     for file in WORKFLOWS:
         text = file.read_text("utf-8")
         assert re.search(r"^permissions:\n  contents: read$|^permissions: \{\}$", text, re.M), file
@@ -156,12 +149,6 @@ def floors() -> dict[str, list[int]]:
 def numbers(version: str) -> list[int]:
     parts = [int(part) for part in version.split(".")]
     return parts + [0] * (3 - len(parts))
-
-
-def test_the_oldest_frameworks_are_those_of_pyproject():
-    lines = (ROOT / ".ci/oldest.txt").read_text("utf-8").splitlines()
-    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
-    assert floors() == {name: numbers(version) for name, version in pinned.items()}
 
 
 def compose(
@@ -196,7 +183,7 @@ def test_compose_starts_nothing_without_each_password(missing):
     assert 0 != refused.returncode and f"set {missing} in .env" in refused.stderr
 
 
-def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they_need(services):
+def test_each_password_reaches_who_needs_it_and_one_service_builds_the_image_of_all(services):
     holders = {
         name: {service for service, one in services.items() if f"the {name}" in json.dumps(one)}
         for name in PASSWORDS
@@ -215,9 +202,6 @@ def test_each_password_reaches_those_who_need_it_and_services_wait_for_what_they
     from shared_core.http import ServerOptions  # takes a second, and one worker needs it
 
     assert int(services["server"]["stop_grace_period"].removesuffix("s")) > ServerOptions().grace_s
-
-
-def test_one_service_builds_the_image_of_all_and_none_has_rights_to_lose(services):
     ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
     assert {"migrate", "server", "worker"} == set(ours)
     assert ["migrate"] == [name for name, one in ours.items() if "build" in one]

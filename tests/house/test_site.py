@@ -133,16 +133,13 @@ class Assets(HTMLParser):
         self.addresses += re.findall(r"url\(([^)]*)\)", given.get("style") or "")
 
 
-def test_the_site_holds_every_page_in_both_languages_or_says_that_it_is_in_english(site):
+def test_the_site_holds_every_page_in_both_languages_and_loads_nothing_from_elsewhere(site):
     for page in ENGLISH:
         assert '<html lang="en"' in (site / built(page)).read_text("utf-8"), page
         chinese = (site / "zh" / built(page)).read_text("utf-8")
         assert '<html lang="zh"' in chinese, page
         is_marked = "本页目前只有英文版" in chinese
         assert is_marked != page.with_suffix(".zh.md").exists(), page
-
-
-def test_the_chinese_navigation_marks_what_is_in_english(site):
     text = (site / "zh" / "reference" / "cli" / "index.html").read_text("utf-8")
     links = re.findall(r'<a href="([^"]*)" class="md-nav__link[^>]*>(.*?)</a>', text, re.DOTALL)
     shown = {link: re.sub(r"<[^>]*>|\s+", " ", title).strip() for link, title in links}
@@ -151,6 +148,17 @@ def test_the_chinese_navigation_marks_what_is_in_english(site):
             is_marked = shown[f"../{page.stem}/"].endswith("（英文）")
             assert is_marked != page.with_suffix(".zh.md").exists(), page
     assert "HTTP 接口（英文）" == shown["../http-operations/"]
+    assert [] == [one["location"] for one in indexed(site / "zh") if "英文版" in one["words"]]
+    loaded = []
+    for page in site.rglob("*.html"):
+        assets = Assets()
+        assets.feed("".join(LOADING.findall(page.read_text("utf-8"))))
+        loaded += [(page.name, one) for one in assets.addresses]
+    for sheet in site.rglob("*.css"):
+        found = re.findall(r"url\([\"']?([^)\"']+)|@import", sheet.read_text("utf-8"))
+        loaded += [(sheet.name, one) for one in found]
+    assert 1000 < len(loaded)
+    assert [] == [one for one in loaded if re.match(r"(https?:)?//", one[1])]
 
 
 @pytest.mark.parametrize(("language", "word"), [("", "decay"), ("zh", "遗忘")])
@@ -164,23 +172,6 @@ def test_each_language_has_an_index_of_its_own_pages(site, language, word):
     assert any(word in one["words"] for one in of_forgetting)
 
 
-def test_the_note_that_a_page_is_in_english_only_is_not_searched(site):
-    assert [] == [one["location"] for one in indexed(site / "zh") if "英文版" in one["words"]]
-
-
-def test_the_site_loads_nothing_from_elsewhere(site):
-    loaded = []
-    for page in site.rglob("*.html"):
-        assets = Assets()
-        assets.feed("".join(LOADING.findall(page.read_text("utf-8"))))
-        loaded += [(page.name, one) for one in assets.addresses]
-    for sheet in site.rglob("*.css"):
-        found = re.findall(r"url\([\"']?([^)\"']+)|@import", sheet.read_text("utf-8"))
-        loaded += [(sheet.name, one) for one in found]
-    assert 1000 < len(loaded)
-    assert [] == [one for one in loaded if re.match(r"(https?:)?//", one[1])]
-
-
 def test_every_page_is_in_the_navigation():
     def paths(nav: object) -> list[str]:
         if isinstance(nav, dict):
@@ -191,15 +182,12 @@ def test_every_page_is_in_the_navigation():
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in ENGLISH)
 
 
-def test_every_section_has_a_page_that_says_which_page_is_for_what(site):
+def test_every_section_public_name_operation_and_column_has_its_entry(site):
     for folder in ("tutorials", "how-to", "reference", "explanation", "decisions"):
         index = (site / folder / "index.html").read_text("utf-8")
         for page in DOCS.glob(f"{folder}/*.md"):
             if page.stem != "index" and not page.stem.endswith(".zh"):
                 assert f'href="{page.stem}/"' in index, page
-
-
-def test_every_public_name_and_every_operation_of_the_server_has_an_entry(site):
     text = "".join(page.read_text("utf-8") for page in (site / "reference" / "api").rglob("*.html"))
     entries = set(re.findall(r'id="([\w.]+)"', text))
     for package in WITH_ENTRIES:
@@ -212,9 +200,6 @@ def test_every_public_name_and_every_operation_of_the_server_has_an_entry(site):
     for methods in create_app(open_memory()).openapi()["paths"].values():
         for operation in methods.values():
             assert f'id="{operation["operationId"].replace("_", "-")}"' in text
-
-
-def test_the_page_of_the_schema_has_every_column_and_links_to_the_repository(site):
     text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
     home = "https://github.com/pg-hippocampus/pg-hippocampus/blob/main/"
     assert f'href="{home}shared_core/storage/postgres/sql/migrations/0001_schema.sql"' in text
@@ -337,26 +322,18 @@ def page(browser):
 
 
 @in_browser
-def test_a_reader_changes_the_language_and_stays_on_the_page(address, page):
+def test_a_reader_changes_the_language_has_it_dark_and_reads_it_on_a_telephone(address, page):
     for path in ("reference/settings/", ""):
         page.goto(f"{address}{path}")
         for language, place in (("zh", "zh/"), ("en", "")):
             page.locator(".md-header .md-select").hover()
             page.locator(f'.md-header .md-select a[hreflang="{language}"]').click()
             page.wait_for_url(f"{address}{place}{path}")
-
-
-@in_browser
-def test_the_site_is_dark_where_the_reader_wants_it(address, page):
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.goto(address)
         assert (page.evaluate(brightness) < 128) is (scheme == "dark")
-
-
-@in_browser
-def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address, page):
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(address)
     title = page.locator(".md-header__topic .md-ellipsis").first

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -68,6 +69,37 @@ def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(tmp_path, monkeypatch
     assert 0 == run("adk", "init", agent.parent, input="y\n").exit_code
     assert 'App(name="helper"' in (agent / "__init__.py").read_text()
     assert "root_agent = None\n" == (agent / "agent.py").read_text()
+
+
+def test_folder_names_are_quoted_in_the_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("two words; $(touch x)", "-x"):
+        assert 0 == init("--", name).exit_code
+        commands = json.loads(init("--json", "--", name).stdout)["commands"]
+        folders = [shlex.split(one)[2] for one in commands]
+        own = name if name[0] != "-" else f"./{name}"
+        assert [own, own, f"{own}/assistant"] == folders
+        assert all(4 == len(shlex.split(one)) for one in commands)
+
+
+@pytest.mark.parametrize("linked", ["assistant", "assistant/__init__.py", "services.py"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_nothing_is_written_through_a_symbolic_link(tmp_path, linked, exists):
+    target, link = tmp_path / "elsewhere", tmp_path / "agents" / linked
+    link.parent.mkdir(parents=True)
+    if linked == "assistant/__init__.py":
+        (link.parent / "agent.py").write_text("root_agent = None\n")
+    if exists and link.suffix:
+        target.write_text("mine\n")
+    elif exists:
+        target.mkdir()
+        (target / "agent.py").write_text("root_agent = None\n")
+    link.symlink_to(target)
+    before = sorted(tmp_path.rglob("*"))
+    done = init("--yes", tmp_path / "agents")
+    assert 1 == done.exit_code and "is a symbolic link" in done.stderr, done.output
+    assert before == sorted(tmp_path.rglob("*"))
+    assert not (exists and link.suffix) or "mine\n" == target.read_text()
 
 
 def test_a_folder_that_is_an_agent_gets_the_files_itself(tmp_path):

@@ -119,15 +119,12 @@ async def test_a_fact_stands_below_the_turn_that_it_was_drawn_from(turns, questi
                 assert place.get(event_id, -1) < number, texts(entries)
 
 
-async def test_facts_are_what_was_learned(dsn):
+async def test_facts_are_what_was_learned_and_memories_can_be_chosen_in_the_uri(dsn):
     async with OpenMemoryService(dsn, memories="facts") as service:
         await service.add_session_to_memory(said("I moved to Lisbon, what a week.", "Hm."))
         entries = await found(service, "Where do I live?")
         assert ["User lives in Lisbon."] == texts(entries)
         assert ["semantic"] == kinds(entries)
-
-
-async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn):
     assert "turns" == OpenMemoryService("hippocampus://?memories=turns")._options.memories
     with pytest.raises(InvalidInput, match="memories must be 'all', 'turns' or 'facts'"):
         OpenMemoryService(memories="words")  # type: ignore[arg-type]

@@ -252,10 +252,25 @@ async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn):
     assert [list(range(1, 5 * processes + 1))] * many == column(dsn, grouped)
 
 
-async def test_one_session_object_takes_concurrent_appends_in_their_order(sessions, untold):
+async def test_a_session_takes_appends_in_order_odd_keys_and_one_of_blind_writers(sessions, untold):
     events = [said(str(n)) for n in range(20)]
     await asyncio.gather(*(sessions.append_event(untold, event) for event in events))
     assert events == untold.events == (await reload(sessions, "s1", **WHO)).events
+    odd = {"k": {"a\ud800": 1, "b\x00": ["c\ud800"]}}
+    await sessions.append_event(untold, said("tea", actions=EventActions(state_delta=odd)))
+    loaded = await reload(sessions, "s1", **WHO)
+    assert {"a\ufffd": 1, "b\ufffd": ["c\ufffd"]} == loaded.state["k"]
+    await sessions.append_event(untold, said("First."))
+    for round_ in range(5):
+        loaded = await reload(sessions, "s1", **WHO)
+        copies = [Session.model_validate_json(loaded.model_dump_json()) for _ in range(4)]
+        writers = [PgSessionService(engine=sessions.engine) for _ in copies]
+        appending = (
+            writer.append_event(copy, said(f"{round_} {n}"))
+            for n, (writer, copy) in enumerate(zip(writers, copies, strict=True))
+        )
+        outcomes = await asyncio.gather(*appending, return_exceptions=True)
+        assert 3 == len([o for o in outcomes if isinstance(o, StaleSessionError)])
 
 
 def test_sessions_work_on_one_loop_after_another(dsn):
@@ -345,20 +360,6 @@ async def test_a_session_of_the_same_name_is_another_session(sessions, untold):
         await sessions.append_event(untold, said("From before."))
 
 
-async def test_of_writers_without_a_marker_one_wins(sessions, untold):
-    await sessions.append_event(untold, said("First."))
-    for round_ in range(5):
-        loaded = await reload(sessions, "s1", **WHO)
-        copies = [Session.model_validate_json(loaded.model_dump_json()) for _ in range(4)]
-        writers = [PgSessionService(engine=sessions.engine) for _ in copies]
-        appending = (
-            writer.append_event(copy, said(f"{round_} {n}"))
-            for n, (writer, copy) in enumerate(zip(writers, copies, strict=True))
-        )
-        outcomes = await asyncio.gather(*appending, return_exceptions=True)
-        assert 3 == len([o for o in outcomes if isinstance(o, StaleSessionError)])
-
-
 @pytest.mark.parametrize("odd", ["a\x00b", "\ud800", ""])
 async def test_an_id_nothing_can_be_stored_under_finds_nothing(sessions, service, session, odd):
     assert 0 == await service.delete_session_memory(**WHO, session_id=odd)
@@ -369,13 +370,6 @@ async def test_an_id_nothing_can_be_stored_under_finds_nothing(sessions, service
     session.id = odd
     with pytest.raises(SessionNotFoundError):
         await sessions.append_event(session, said("tea"))
-
-
-async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(sessions, untold):
-    odd = {"k": {"a\ud800": 1, "b\x00": ["c\ud800"]}}
-    await sessions.append_event(untold, said("tea", actions=EventActions(state_delta=odd)))
-    loaded = await reload(sessions, "s1", **WHO)
-    assert {"a\ufffd": 1, "b\ufffd": ["c\ufffd"]} == loaded.state["k"]
 
 
 async def test_an_opening_whose_answer_was_lost_may_be_sent_again(dsn):

@@ -1,22 +1,25 @@
 """pg_dump and pg_restore of a memory, by users who are no superusers."""
 
 import asyncio
+import os
+import re
 import subprocess
 import uuid
 from pathlib import Path
 
 import psycopg
 import pytest
-from commands import run
+from pages import ROOT, blocks_of
 from postgres_admin import column, execute, name_of, new_user, rows
-from psycopg.conninfo import make_conninfo
+from practised import practised  # noqa: F401
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from warm_python import warm_program
 from whole_user import WholeClock, populate
 
 from shared_core import Scope, errors, open_memory, run_sync
 from shared_core.storage.postgres.connection.backup import allow_backup
 from shared_core.storage.postgres.connection.embedded_server import find_binaries
 from shared_core.storage.postgres.connection.migrations import APP_ROLE
-from tests.postgres_databases import new_database
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
 COUNT = "SELECT count(*) FROM hippocampus.memories"
@@ -57,20 +60,15 @@ def owned(empty_dsn, names):
 
 
 @pytest.fixture
-def target(server, names):
-    """The DSN of another database without a schema, as the owner."""
-    for dsn in new_database(server):
-        give(dsn, names[0])
-        yield make_conninfo(dsn, user=names[0])
-        execute(dsn, f"DROP OWNED BY {', '.join(names)} CASCADE")
+def restored(server, names):
+    """The name of a database that is not there, and is dropped."""
+    name = f"restored_{uuid.uuid4().hex}"
+    yield name
+    execute(server, f"DROP DATABASE IF EXISTS {name}")
 
 
 def give(dsn: str, owner: str) -> None:
     execute(dsn, f"CREATE EXTENSION vector; GRANT CREATE ON DATABASE {name_of(dsn)} TO {owner}")
-
-
-def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True)
 
 
 def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
@@ -83,27 +81,58 @@ def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
-async def test_a_dump_by_the_backup_role_restores_it_all(owned, target, names, program, tmp_path):
+def lines_of(page: str) -> str:
+    """Return the commands of a page about a backup, for the user ana of the application app."""
+    blocks = [one.text for one in blocks_of(ROOT / "docs" / page) if "sh" == one.language]
+    text = "".join(one for one in blocks if "memory_backup" in one or "restored" in one)
+    text = re.sub(r"(postgresql://\w+)(:\$\w+)?@[\w.]+/", r"\1@/", text)
+    text = re.sub(r"PASSWORD '.*?'", "PASSWORD 'd/e@f'", text)
+    return re.sub(r"recall \w+ \w+ \".*?\"", 'recall app ana "Where does Ana live?"', text)
+
+
+@pytest.mark.parametrize(
+    "page", ["how-to/backup.zh.md", "tutorials/production.md", "tutorials/production.zh.md"]
+)
+def test_each_page_about_backups_has_the_lines_that_are_run_here(page):
+    assert lines_of("how-to/backup.md") == lines_of(page)
+
+
+def shell(commands: str, code: int = 0) -> str:
+    """Run commands, check how they end, and return what they print."""
+    line = ["bash", "-euo", "pipefail", "-c", commands]
+    ran = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert code == ran.returncode, ran.stdout
+    return ran.stdout
+
+
+@pytest.mark.usefixtures("practised")
+async def test_the_lines_of_the_page_back_up_and_restore_it_all(
+    owned, empty_dsn, names, restored, program, tmp_path, monkeypatch
+):
     clock = WholeClock()
     async with open_memory(owned, clock=clock, worker=False, track_access=False) as memory:
         await populate(memory, ANA, clock)
         await memory.remember(BOB, "Bob plays chess.")
         before = [hit.memory for hit in await memory.recall(ANA, "Where does Ana live?")]
-    file = str(tmp_path / "memory.dump")
-    dump = ("--format=custom", "--schema=hippocampus", f"--file={file}")
-    refused = call(program / "pg_dump", owned, *dump)
-    assert 1 == refused.returncode and "row-level security" in refused.stderr
+    stored, at = rows_of(owned), conninfo_to_dict(owned)
+    warm_program(tmp_path / "hippocampus", "-m", "shared_core.cli.main")
+    path = f"{tmp_path}:{program}:{os.environ['PATH']}"
+    for name, value in {"PGHOST": at["host"], "PGPORT": at["port"], "PATH": path}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.chdir(tmp_path)
+    assert "row-level security" in shell(f"pg_dump --schema=hippocampus '{owned}'", code=1)
 
-    ran = await asyncio.to_thread(run, "migrate", "--uri", owned, "--backup-role", names[1])
-    assert 0 == ran.exit_code and f"Role '{names[1]}' may read" in ran.output, ran.output
-    as_backup = make_conninfo(owned, user=names[1])
-    dumped = call(program / "pg_dump", as_backup, *dump, "--enable-row-security")
-    assert 0 == dumped.returncode, dumped.stderr
-    restore = ("--no-owner", "--exit-on-error", f"--dbname={target}", file)
-    restored = call(program / "pg_restore", *restore)
-    assert 0 == restored.returncode, restored.stderr
-
-    assert rows_of(owned) == rows_of(target)
+    lines, words = lines_of("how-to/backup.md"), ("memory_owner", "memory_backup", "restored")
+    for word, name in zip((*words, "@/app"), (*names, restored, f"@/{at['dbname']}"), strict=True):
+        lines = lines.replace(word, name)
+    execute(empty_dsn, f"DROP ROLE {names[1]}")  # the page creates it
+    back_up, create, restore = lines.partition("psql --command='CREATE DATABASE")
+    assert f"Role '{names[1]}' may read" in await asyncio.to_thread(shell, back_up)
+    execute(empty_dsn, "DROP SCHEMA hippocampus CASCADE")
+    told = await asyncio.to_thread(shell, create + restore)
+    assert "All is well." in told and before[0].text in told
+    target = make_conninfo(owned, dbname=restored)
+    assert stored == rows_of(target)
     async with open_memory(target, clock=clock, worker=False, track_access=False) as memory:
         assert before == [hit.memory for hit in await memory.recall(ANA, "Where does Ana live?")]
         assert 1 == len(await memory.recall(BOB, "chess"))

@@ -49,7 +49,8 @@ def few_calls(monkeypatch):
     monkeypatch.setattr(
         slices, "_percentile_ms", lambda call, calls, percent: percentile(call, 5, percent)
     )
-    monkeypatch.setattr("benchmarks.reflection.THREAD", 5)
+    for name, few in (("THREAD", 5), ("REPEATS", 3), ("HISTORY", 5)):
+        monkeypatch.setattr(f"benchmarks.reflection.{name}", few)
     for module, name, few in (
         (recall, "CALLS", 4), (recall, "WARM_UP", 1), (process_memory, "WARM_UP", 2),
         (retention, "ACCESS_CALLS", 3),

@@ -38,10 +38,17 @@ def diagnosed(check: str, status: str, *arguments: str) -> dict[str, str]:
     return findings[check]
 
 
-def test_the_command_is_installed_and_knows_its_version():
+def test_the_command_knows_its_version_and_tells_a_wrong_address_without_the_password():
     command = Path(sys.executable).with_name("hippocampus")
     shown = subprocess.run([command, "--version"], capture_output=True, text=True)
     assert (f"hippocampus {__version__}\n", "") == (shown.stdout, shown.stderr)
+    assert "embedded:///folder" in diagnosed("uri", "problem", "--uri", "nonsense")["found"]
+    code, findings = doctor("--uri", UNREACHABLE)
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "refused" in findings["server"]["found"]
+    assert "check host" in findings["server"]["advice"]
+    assert SECRET not in str(findings)
+    assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
 SLOW = (
@@ -87,10 +94,10 @@ def test_recall_explains_itself(shared_dsn, scope):
     assert [["1", "Alice", "plays"], ["2", "Her", "cat"]] == [hit[:3] for hit in hits]
     shown = " ".join(rows)
     assert all(told in shown for told in ("[bold]", "semantic ·", "cello,", "Alice,", "play"))
-    first, second = map(json.loads, succeed(*question, "--json").splitlines())
+    first, second = map(json.loads, succeed(*question, "--json", "--explain").splitlines())
     assert (key, ["cello", "Alice", "play"]) == (first["key"], first["matched"])
     assert first["score"] > second["score"] and "meaning" in first["parts"]
-    by_words = succeed(*question, "--json", "--ranking", "bm25", "--limit", "1")
+    by_words = succeed(*question, "--json", "--explain", "--ranking", "bm25", "--limit", "1")
     assert json.loads(by_words)["score"] == json.loads(by_words)["parts"]["bm25"]
     assert "score" in succeed(*question, "--explain", "--ranking", "vector")
     for form in ("--explain", "--json"):
@@ -158,16 +165,6 @@ def test_the_doctor_finds_a_sound_database_sound_and_leaves_no_trace(dsn):
     assert "multilingual-e5-small-centred-1, 384 dimensions" in findings["vectors"]["found"]
     assert "2." in findings["google-adk"]["found"]
     assert "All is well." in succeed("doctor", "--uri", dsn)
-
-
-def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
-    assert "embedded:///folder" in diagnosed("uri", "problem", "--uri", "nonsense")["found"]
-    code, findings = doctor("--uri", UNREACHABLE)
-    assert (1, "problem") == (code, findings["server"]["status"])
-    assert "refused" in findings["server"]["found"]
-    assert "check host" in findings["server"]["advice"]
-    assert SECRET not in str(findings)
-    assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
 def test_the_doctor_names_a_variable_that_nothing_reads_or_with_a_wrong_value(dsn, monkeypatch):
@@ -239,8 +236,19 @@ def test_the_doctor_notes_work_that_waits_and_a_schema_that_will_be_upgraded(dsn
         " '00000000-0000-7000-8000-000000000001', 't', 'fast_replay', now(), now())",
     )
     finding = diagnosed("queue", "note", "--uri", dsn)
-    assert "1 jobs are due" in finding["found"]
+    assert "1 jobs are due" in finding["found"] and "no worker" not in finding["found"]
     assert "hippocampus worker" in finding["advice"]
+    execute(dsn, "UPDATE hippocampus.consolidation_jobs SET run_after = now() - interval '7 min'")
+    told = diagnosed("queue", "note", "--uri", dsn)["found"]
+    assert told.endswith("the oldest has waited for 7 min, so no worker takes them")
+    claimed = "status = 'running', worker_id = 'w', lease_until = now() + interval '1 min'"
+    execute(dsn, f"UPDATE hippocampus.consolidation_jobs SET {claimed}")
+    assert "nothing waits, nothing failed" == doctor("--uri", dsn)[1]["queue"]["found"]
+    talk = "VALUES ('/a/b/', 't', now(), now(), now() + interval '30 min')"
+    columns = "tenant_id, thread_id, created_at, last_active_at, ends_at"
+    execute(dsn, f"INSERT INTO hippocampus.conversations ({columns}) {talk}")
+    found = doctor("--uri", dsn)[1]["queue"]["found"]
+    assert "1 conversations are open: their facts are drawn once they end" in found
     newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
     monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
     assert f"version {LATEST} of {LATEST + 1}" in diagnosed("schema", "note", "--uri", dsn)["found"]

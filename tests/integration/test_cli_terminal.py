@@ -237,7 +237,7 @@ def test_every_command_has_help_in_both_languages_that_fits_80_columns(name):
         assert not any(HAN.match(text) for _, text in section.rows), "it begins with an example"
 
 
-def test_the_reference_lists_every_command_with_its_options_in_both_languages():
+def test_the_reference_lists_every_command_in_both_languages_and_each_has_json_and_an_example():
     for language, heading in (("en", "## Start here"), ("zh", "## 从这里开始")):
         page = shown_help.reference_page(language)
         assert page.startswith(heading)
@@ -247,12 +247,12 @@ def test_the_reference_lists_every_command_with_its_options_in_both_languages():
         assert all(example in page for example in shown_help.EXAMPLES.values())
         assert "| `--limit LIMIT` |" in page
         assert ("最多" in page) == (language == "zh")
-
-
-def test_the_chinese_reference_has_no_spaces_between_chinese_characters():
     paragraphs = re.findall(r"^[^|`#\n].*$", shown_help.reference_page("zh"), re.MULTILINE)
     assert 40 < len(paragraphs)
     assert [] == [one for one in paragraphs if re.search(r"[，。；：一-龥] [，。；：一-龥]", one)]
+    assert set(LEAVES) == set(shown_help.EXAMPLES)
+    silent = {name for name, command in LEAVES.items() if "--json" not in options_of(command)}
+    assert silent == set(SERVERS)
 
 
 @every_case(
@@ -283,12 +283,6 @@ def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, engl
         if language == "zh":
             rest = ran.stderr.split("错误：")[1].splitlines()[0]
             assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", rest), rest
-
-
-def test_every_command_has_json_and_an_example():
-    assert set(LEAVES) == set(shown_help.EXAMPLES)
-    silent = {name for name, command in LEAVES.items() if "--json" not in options_of(command)}
-    assert silent == set(SERVERS)
 
 
 @every_case(*LEAVES)

@@ -61,7 +61,6 @@ async def ask_the_server(client: HippocampusClient, app: str) -> None:
     assert "ok" == (await client.check_health()).status
     assert (await client.check_health()).version == (await client.check_liveness()).version
     assert "ok" == (await client.check_readiness()).status
-    assert "hippocampus_" in await client.read_metrics()
     assert [app] == (await client.list_applications()).applications
     [first, second] = (await client.list_users()).users
     assert {("ana", app), ("小朱", app)} == {(one.user_id, one.app) for one in (first, second)}
@@ -77,6 +76,8 @@ async def keep_memories(client: HippocampusClient, memory: MemoryEngine) -> None
     assert ["画"] == (await client.remember(user_id="小朱", memories=[new])).keys
     found = await client.recall(user_id="ana", query="What does Ana drink?", limit=1)
     assert ["Ana drinks green tea."] == [one.text for one in found.hits] and not found.degraded
+    told = await client.recall(user_id="ana", query="What does Ana drink?", limit=1, explain=True)
+    assert {} == found.hits[0].parts and "meaning" in told.hits[0].parts
     [hit] = (await client.search(user_id="小朱", query="谁喜欢画画？")).hits
     assert "灿灿喜欢画画" == hit.text and 0 < hit.score <= 1
     then = {"known": NOON}
@@ -210,6 +211,11 @@ async def test_every_operation_answers_in_english_and_chinese(idle_memory, dsn, 
             await let_memories_fade(client, idle_memory)
             await work_on_jobs(client, idle_memory)
             await ask_the_server(client, ANA.app)
+            if by_token:
+                token = (await idle_memory.tokens.create("metrics", opens="metrics")).text
+            async with RecordingClient(server.url, token=token) as of_metrics:
+                assert "hippocampus_" in await of_metrics.read_metrics()
+            client.called |= of_metrics.called
             await carry_and_erase(client, idle_memory)
             called = client.called
         assert [] == [line for line in server.lines() if line["level"] == "error"]

@@ -42,8 +42,12 @@ def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list
     return found
 
 
-async def test_a_search_of_adk_is_timed_once_server_and_model_are_up(cold, tmp_path, monkeypatch):
-    async with OpenMemoryService(tmp_path / "home", embedder=cold()) as service:
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+async def test_a_search_of_adk_is_timed_once_server_and_model_are_up(
+    cold, place, tmp_path, dsn, monkeypatch
+):
+    at = tmp_path / "home" if place == "here" else dsn
+    async with OpenMemoryService(at, embedder=cold()) as service:
         await service.engine.close()
         found = spy_on_recall(service.engine, monkeypatch)
         await service.search_memory(app_name="app", user_id="ann", query="tea")

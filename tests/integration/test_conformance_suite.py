@@ -69,7 +69,7 @@ def shown(tmp_path_factory):
     return told.getvalue()
 
 
-def test_divergences_are_expected_to_fail_with_their_reason_until_they_are_mended(shown):
+def test_divergences_fail_until_mended_what_is_not_supported_is_skipped_and_failures_shown(shown):
     for name, reason in (
         ("times_carry_their_offset", "times are local"),
         ("what_was_not_said_is_not_remembered[thought]", "thoughts are indexed"),
@@ -78,9 +78,6 @@ def test_divergences_are_expected_to_fail_with_their_reason_until_they_are_mende
     assert "PASSED test_theirs.py::TestKnown::test_what_was_not_said" in shown
     assert "FAILED test_theirs.py::TestMended" in shown
     assert "[XPASS(strict)] it was so once" in shown
-
-
-def test_what_is_not_supported_is_skipped_and_a_failure_shows_what_was_compared(shown):
     assert "no add_memory: turns only" in shown
     assert "PASSED test_theirs.py::TestTurnsOnly::test_what_is_not_supported_says_so" in shown
     assert "FAILED test_theirs.py::TestUntrue::test_what_is_not_supported_says_so" in shown

@@ -93,16 +93,6 @@ async def test_an_interrupted_copy_goes_on(filled):
     assert rest.agrees and rest.here and rest.written
 
 
-async def test_what_was_forgotten_there_does_not_come_back_by_itself(pair):
-    source, target = pair
-    await source.append_events(ANA, "t2", [said(6, "I love fado."), said(7, "I love jazz.")])
-    await copy_memory(source, target)
-    assert await target.forget_turns(ANA, "t2", ["e6"])
-    with pytest.raises(Conflict, match="forgotten"):
-        await copy_memory(source, target, apps=["helper"])
-    assert (await copy_memory(source, target, apps=["helper"], restore=True)).complete
-
-
 @pytest.mark.parametrize("spelled", ["the same", "otherwise"])
 async def test_nothing_is_copied_into_itself(dsn, tmp_path, spelled):
     other = dsn if spelled == "the same" else other_spelling(dsn, tmp_path)
@@ -190,12 +180,18 @@ async def change_vectors(memory: MemoryEngine, sql: str, *values: str) -> None:
             changing.execute(sql.format("embeddings").encode(), values)
 
 
-async def test_an_application_that_is_not_there(pair):
+async def test_an_application_must_be_there_and_what_was_forgotten_does_not_come_back(pair):
     source, target = pair
     assert await source.transfer.applications() == []
     assert (await copy_memory(source, target)).applications == []
     with pytest.raises(NotFound, match="no application 'x'"):
         await copy_memory(source, target, apps=["x"])
+    await source.append_events(ANA, "t2", [said(6, "I love fado."), said(7, "I love jazz.")])
+    await copy_memory(source, target)
+    assert await target.forget_turns(ANA, "t2", ["e6"])
+    with pytest.raises(Conflict, match="forgotten"):
+        await copy_memory(source, target, apps=["helper"])
+    assert (await copy_memory(source, target, apps=["helper"], restore=True)).complete
 
 
 def test_the_command_counts_and_compares(dsn, other_dsn):

@@ -74,7 +74,7 @@ def played(tmp_path_factory):
     return Played(output, errors, demo.returncode, demo.pid)
 
 
-def test_it_says_where_the_memory_lay_in_plain_lines_and_nothing_on_stderr(played):
+def test_it_shows_in_plain_lines_what_was_remembered_where_when_and_of_which_turn(played):
     assert (0, "") == (played.code, played.errors)
 
     assert "hippocampus-demo-" in played.output.partition("Facts")[0]
@@ -85,9 +85,6 @@ def test_it_says_where_the_memory_lay_in_plain_lines_and_nothing_on_stderr(playe
     rules = [line for line in lines if set(line) == {"─"}]
     assert rules and max(map(cell_len, rules)) <= 100
     assert all(line == line.rstrip() for line in lines)
-
-
-def test_it_shows_what_was_remembered(played):
     for language in ("en", "zh"):
         script = load_script(language)  # type: ignore[arg-type]
         shown = played.of_language(script.title)
@@ -95,18 +92,6 @@ def test_it_shows_what_was_remembered(played):
         assert f"5 ADK sessions of user {script.user}: {turns} turns" in shown
         for conversation in script.conversations:
             assert re.search(rf"^{conversation.session_id} +\S", shown, re.MULTILINE)
-
-
-def test_a_text_without_spaces_is_shown_in_full():
-    page = StringIO()
-    script = load_script("zh")
-    long = "".join(turn.text for turn in script.conversations[0].turns)
-    learned = Learned(turns=0, facts=(), summaries={script.conversations[0].session_id: long})
-    show_learned(Console(file=page, width=100, highlight=False), script, learned)
-    assert long in "".join(page.getvalue().split())
-
-
-def test_facts_are_shown_with_times_and_sources_and_langgraph_asks_in_another_process(played):
     line = r"^profile +User {} +2026-03-{} +{}{}$"
     moved = line.format("lives in Leeds.", "02", "2026-03-15 +", "monday-morning-07")
     lives = line.format("lives in Edinburgh.", "15", "", "sunday-afternoon-01")
@@ -115,6 +100,28 @@ def test_facts_are_shown_with_times_and_sources_and_langgraph_asks_in_another_pr
     pids = set(re.findall(r"LangGraph in process (\d+)", played.output))
     assert 1 == len(pids)
     assert str(played.pid) not in pids
+
+
+def test_a_text_without_spaces_is_whole_a_hint_has_no_password_and_a_conversation_is_a_session():
+    page = StringIO()
+    script = load_script("zh")
+    long = "".join(turn.text for turn in script.conversations[0].turns)
+    learned = Learned(turns=0, facts=(), summaries={script.conversations[0].session_id: long})
+    show_learned(Console(file=page, width=100, highlight=False), script, learned)
+    assert long in "".join(page.getvalue().split())
+    page = StringIO()
+    uri = "oceanbase://root@shop:geheim@h:2881/app"
+    show_closing(Console(file=page, width=100), APP, [load_script("en")], uri, kept=True)
+    assert "HIPPOCAMPUS_URI" in page.getvalue()
+    assert "geheim" not in page.getvalue() and "***" not in page.getvalue()
+    script = load_script("zh")
+    session = to_session(APP, script, script.conversations[0])
+    assert (APP, "林晓雨", "tuesday-commute") == (session.app_name, session.user_id, session.id)
+    first, second = session.events[:2]
+    assert ("user", "助手") == (first.author, second.author)
+    assert ("user", "model") == (first.content.role, second.content.role)
+    assert script.conversations[0].turns[0].said_at.timestamp() == first.timestamp
+    assert 60 == second.timestamp - first.timestamp
 
 
 @pytest.mark.parametrize(("framework", "least"), [("Google ADK", 6), ("LangGraph", 1)])
@@ -160,14 +167,6 @@ def test_every_hint_at_the_end_works_as_it_is_printed(engine, tmp_path, monkeypa
     assert (tmp_path / kept).exists()
 
 
-def test_a_hint_has_no_password_and_says_where_it_goes():
-    page = StringIO()
-    uri = "oceanbase://root@shop:geheim@h:2881/app"
-    show_closing(Console(file=page, width=100), APP, [load_script("en")], uri, kept=True)
-    assert "HIPPOCAMPUS_URI" in page.getvalue()
-    assert "geheim" not in page.getvalue() and "***" not in page.getvalue()
-
-
 def test_on_a_database_it_stays_is_not_doubled_and_can_be_told_as_json(dsn):
     first = succeed("demo", "--language", "en", "--uri", dsn)
     second = run("demo", "--language", "en", "--json", "--uri", dsn)
@@ -205,14 +204,3 @@ def test_without_a_framework_it_says_what_to_install(missing, monkeypatch):
     assert 1 == ran.exit_code
     assert "pip install 'pg-hippocampus[all]'" in ran.stderr
     assert 1 == len(ran.stderr.splitlines())
-
-
-def test_a_conversation_becomes_the_session_a_runner_would_have_left():
-    script = load_script("zh")
-    session = to_session(APP, script, script.conversations[0])
-    assert (APP, "林晓雨", "tuesday-commute") == (session.app_name, session.user_id, session.id)
-    first, second = session.events[:2]
-    assert ("user", "助手") == (first.author, second.author)
-    assert ("user", "model") == (first.content.role, second.content.role)
-    assert script.conversations[0].turns[0].said_at.timestamp() == first.timestamp
-    assert 60 == second.timestamp - first.timestamp

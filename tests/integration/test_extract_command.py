@@ -26,12 +26,33 @@ def objects(text: str | bytes, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_every_line_gives_one_object():
+def test_every_line_gives_one_object_dates_are_resolved_and_odd_characters_do_no_harm():
     found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nthat is all")
     assert ["I love tea", "", "我住在绍兴"] == [one["text"] for one in found[:3]]
     assert 5 == len(found)
     assert [1, 0, 1, 0, 0] == [len(one["drafts"]) for one in found]
     assert all({"text", "drafts", "needs_llm"} == set(one) for one in found)
+    [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
+    assert ["2026-04-01T00:00:00+00:00"] == [draft["valid_from"] for draft in one["drafts"]]
+    found = objects("He works at Amazon I guess\nWhat is Rust?\n")
+    assert [True, False] == [one["needs_llm"] for one in found]
+    ran = extract("I love tea\nhello\nI told my sister about it\n")
+    assert ran.stdout.splitlines() == [
+        "I love tea", "  + like = tea  [0.85 en.like.love]", "hello", "  nothing",
+        "I told my sister about it", "  (needs a language model)",
+    ]  # fmt: skip
+    assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
+    assert [] == objects("")
+    ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
+    assert (1, 1) == (ran.exit_code, len(ran.stdout.splitlines()))
+    assert "line 2 is not UTF-8" in ran.stderr
+    ran = extract("I love tea\n".encode("utf-16"), "--json")
+    assert (1, "") == (ran.exit_code, ran.stdout)
+    assert "line 1 is not UTF-8 (byte 1)" in ran.stderr and "iconv -f UTF-16 -t" in ran.stderr
+    assert 3 == len(objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n"))
+    command = [*warm_python(), "-m", "benchmarks.extraction", "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert {"EN", "ZH", "speed"} == set(json.loads(ran.stdout)), ran.stderr
 
 
 @every_case(
@@ -61,32 +82,6 @@ def test_the_last_line_gives_what_rules_options_and_lines_before_let_it(text, op
     assert values == [draft["value"] for draft in objects(text, *options.split())[-1]["drafts"]]
 
 
-def test_dates_are_resolved_against_the_time_given_and_what_rules_cannot_read_is_marked():
-    [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
-    assert ["2026-04-01T00:00:00+00:00"] == [draft["valid_from"] for draft in one["drafts"]]
-    found = objects("He works at Amazon I guess\nWhat is Rust?\n")
-    assert [True, False] == [one["needs_llm"] for one in found]
-
-
-def test_people_see_lines():
-    ran = extract("I love tea\nhello\nI told my sister about it\n")
-    assert ran.stdout.splitlines() == [
-        "I love tea", "  + like = tea  [0.85 en.like.love]", "hello", "  nothing",
-        "I told my sister about it", "  (needs a language model)",
-    ]  # fmt: skip
-
-
-def test_a_byte_order_mark_is_no_text_and_bytes_that_are_no_utf_8_are_an_error_with_the_line():
-    assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
-    assert [] == objects("")
-    ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
-    assert (1, 1) == (ran.exit_code, len(ran.stdout.splitlines()))
-    assert "line 2 is not UTF-8" in ran.stderr
-    ran = extract("I love tea\n".encode("utf-16"), "--json")
-    assert (1, "") == (ran.exit_code, ran.stdout)
-    assert "line 1 is not UTF-8 (byte 1)" in ran.stderr and "iconv -f UTF-16 -t" in ran.stderr
-
-
 def test_a_closed_input_is_an_error_of_one_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", None)  # what Python makes of a closed descriptor 0
     with pytest.raises(SystemExit) as ended:
@@ -109,13 +104,3 @@ def test_a_wrong_option_is_an_error_that_names_it(arguments, code, told):
     ran = extract("I love tea\n", *arguments)
     assert code == ran.exit_code
     assert told in ran.stderr
-
-
-def test_control_characters_and_lone_halves_of_emoji_do_no_harm():
-    assert 3 == len(objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n"))
-
-
-def test_the_benchmark_measures_the_same_reader():
-    command = [*warm_python(), "-m", "benchmarks.extraction", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert {"EN", "ZH", "speed"} == set(json.loads(ran.stdout)), ran.stderr

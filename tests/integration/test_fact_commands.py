@@ -109,12 +109,13 @@ def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn):
     run(dsn, "state", "my.shelf", "left", "--since", "2026-03-01")
     run(dsn, "retract", "my.shelf")
     with speaking("zh"):
-        asked = run(dsn, "facts", "住哪").stdout
+        asked = run(dsn, "facts", "住哪").stderr
     assert "没有这个槽位。你要的是不是 '住处' 或 '住址'？" in asked
     for slot in ("employer", "公司", "my.shelf", "relation.sister"):
-        assert "There is no such slot" not in run(dsn, "facts", slot).stdout, slot
-    asked = run(dsn, "facts", "my.shelv").stdout
-    assert "There is no such slot. Did you mean 'my.shelf'? hippocampus facts my app ann" in asked
+        assert 0 == run(dsn, "facts", slot).exit_code, slot
+    asked = run(dsn, "facts", "my.shelv", "--json")
+    told = "Error: There is no such slot. Did you mean 'my.shelf'? hippocampus facts my app ann"
+    assert (1, "") == (asked.exit_code, asked.stdout) and asked.stderr.startswith(told)
 
 
 @every_case(80, 100)

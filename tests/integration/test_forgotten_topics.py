@@ -9,6 +9,7 @@ from turns import said
 
 from shared_core import Conflict, Event, InvalidInput
 from shared_core.core.domain import Extraction
+from shared_core.extraction.forget_requests import NOTHING_FOUND
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.retention.forget_requests import NewTurns
 
@@ -92,13 +93,6 @@ async def test_what_had_ended_is_told_to_no_question_about_the_past(talk, questi
     assert ["York", "Leeds"] == (await told())[0]
 
 
-async def test_the_name_of_a_relative_is_known(talk):
-    await talk.learn("我弟弟叫阿泽。", "我住在苏州。", "阿泽下周来看我。")
-    [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
-    assert gone.topic == "我弟弟"
-    await talk.keeps("阿泽是谁？", "苏州", gone="阿泽")
-
-
 async def test_a_topic_goes_in_each_form_of_its_word(talk):
     await talk.learn("I used to smoke but I quit.", "I am a social worker and I live in Leeds.")
     [gone] = (await talk.say("please forget what I told you about smoking")).set_aside
@@ -107,6 +101,36 @@ async def test_a_topic_goes_in_each_form_of_its_word(talk):
     [kept] = (await talk.say("please forget what I told you about work")).set_aside
     assert kept.done.facts == 0
     assert "worker" in await talk.told("What is my job?")
+
+
+@pytest.mark.parametrize("request_, kept, gone", [
+    ("forget everything about marek", "Ikea", "Gdansk"),
+    ("please forget my job and what I said about marek", "York", "Ikea"),
+    ("please forget my address", "Gdansk", "York"),
+    ("forget what I just said", "ikea", "i live in york"),
+])  # fmt: skip
+async def test_what_rests_on_a_topic_goes_in_one_run_and_comes_back(talk, request_, kept, gone):
+    await talk.learn("my brother is called marek", "my brother lives in gdansk", "i work at ikea")
+    await talk.say("Noted, you live in York.", role="agent")
+    await talk.learn("i live in york")
+    before = await talk.told("What do you know?")
+    [done] = (await talk.say(request_)).set_aside
+    await talk.keeps("What do you know?", kept, gone)
+    await talk.ann.consolidate("t")
+    assert gone not in [one.value for one in await talk.ann.facts()]
+    await talk.ann.undo_run(done.done.run_id)
+    assert gone in before and gone in await talk.told("What do you know?")
+
+
+async def test_a_model_is_told_before_it_answers_whether_anything_will_go(talk):
+    await talk.learn(BAKER)
+    notice = talk.ann.memory.forget_requests.notice
+    assert "holds 4 entries" in await notice(talk.ann.scope, FORGET)
+    assert await notice(talk.ann.scope, "Forget what I said about Kim") == NOTHING_FOUND
+    assert await notice(talk.ann.scope, LEEDS) == ""
+    [vain] = (await talk.say("Forget what I said about Kim")).set_aside
+    assert (vain.done.run_id, vain.done.memories) == (None, 0)
+    assert "Kim" in await talk.told("Who is Kim?")
 
 
 async def test_undoing_the_run_brings_all_back(talk):

@@ -67,6 +67,25 @@ async def test_a_problem_tells_how_many_faults_it_does_not_name(client):
     assert named in told["errors"]
 
 
+@pytest.mark.parametrize("path", ["/recall", "/context", "/timeline/ana"])
+async def test_a_hit_is_small_until_the_parts_of_its_score_are_asked_for(client, path):
+    kept = {"user_id": "ana", "memories": ["Ana drinks green tea.", "Ana has a cat."]}
+    assert 200 == (await client.post("/remember", json=kept)).status_code
+
+    async def hit(**explain: bool) -> dict[str, Any]:
+        if path.startswith("/timeline"):
+            asked = {"query": "tea", **explain}
+            return (await client.get(path, params=asked)).json()["memories"][0]
+        body = {**ASK, **explain, **({"thread_id": "t"} if path == "/context" else {})}
+        found = (await client.post(path, json=body)).json()
+        return (found.get("hits") or found["items"])[0]
+
+    plain, explained = await hit(), await hit(explain=True)
+    [parts] = explained.keys() - plain.keys()
+    assert len(json.dumps(plain)) < 600 and explained.pop(parts)["meaning"]
+    assert explained.keys() == plain.keys() and "score" in plain
+
+
 async def test_what_is_remembered_is_recalled_listed_and_forgotten(client, shared_memory, ana):
     said = ["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats", "importance": 8}]
     answer = await client.post("/remember", json={"user_id": "ana", "memories": said})

@@ -147,4 +147,7 @@ def test_a_topic_is_set_aside_and_brought_back(shared_dsn, scope):
     run("runs", *ana, "--undo", str(gone["run_id"]), dsn=dsn)
     assert "oboe" in run("recall", *ana, "Who plays the oboe?", dsn=dsn)
     assert "Nothing is about Zoe" in run("forget", *ana, "--about", "Zoe", dsn=dsn)
+    unknown = commands.run("forget", scope.app, "anna", "--about", "Zoe", "--uri", dsn)
+    told = "Error: The user 'anna' has no memories. Did you mean 'ana'?"
+    assert (1, True) == (unknown.exit_code, unknown.stderr.startswith(told)), unknown.output
     run("forget", *ana, dsn=dsn, code=2)

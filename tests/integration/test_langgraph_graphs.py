@@ -72,7 +72,16 @@ class User:
     user_id: str
 
 
-async def test_the_runtime_carries_the_store_and_whose_it_is(store):
+async def test_get_store_and_the_runtime_carry_it_in_sync_and_async_nodes(store):
+    def put(state: State) -> State:
+        get_store().put(HERE, "k", {"content": state["said"]})
+        return {}
+
+    async def get(state: State) -> State:
+        return {"known": texts(await get_store().asearch(HERE))}
+
+    assert ["tea"] == (await build(put, get).compile(store=store).ainvoke({"said": "tea"}))["known"]
+
     async def note(state: State, runtime: Runtime[User]) -> State:
         assert runtime.store is store
         place = memories_namespace("graphs", runtime.context.user_id)
@@ -83,17 +92,6 @@ async def test_the_runtime_carries_the_store_and_whose_it_is(store):
     await graph.ainvoke({"said": "tea"}, context=User("ana@example.com"))
     await graph.ainvoke({"said": "coffee"}, context=User("bob@example.com"))
     assert ["tea"] == texts(await store.asearch(HERE))
-
-
-async def test_get_store_finds_it_in_sync_and_async_nodes(store):
-    def put(state: State) -> State:
-        get_store().put(HERE, "k", {"content": state["said"]})
-        return {}
-
-    async def get(state: State) -> State:
-        return {"known": texts(await get_store().asearch(HERE))}
-
-    assert ["tea"] == (await build(put, get).compile(store=store).ainvoke({"said": "tea"}))["known"]
 
 
 @tool

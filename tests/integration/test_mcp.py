@@ -124,6 +124,8 @@ async def test_remember_recall_and_forget_answer_with_types(shared_memory, scope
         (key,) = {one["key"] for one in told}  # a client that tries again stores nothing twice
         [found] = (await answer(client, "recall", query="她喜欢什么？"))["memories"]
         assert (key, "安娜喜欢茶。", "semantic") == (found["key"], found["content"], found["kind"])
+        [told] = (await answer(client, "recall", query="茶", explain=True))["memories"]
+        assert {"parts"} == told.keys() - found.keys() and told["parts"]["coverage"]
         shown = await answer(client, "debug_process_memory", input="茶")
         assert shown["candidates"][0]["parts"]
         assert not shown["session"]["has_active_session"]

@@ -121,13 +121,21 @@ async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     assert [] == await texts(ann, thread_id="t%")
 
 
-async def test_a_period_ends_before_its_end_and_pages_have_one_order(ann):
+async def test_a_period_ends_before_its_end_pages_have_one_order_and_odd_bounds_are_refused(ann):
     begin, end = ago(2), NOON
     assert TEXTS[1:3] == await texts(ann, begin=begin, end=end)
     assert TEXTS[:3] == await texts(ann, begin=begin)
     assert TEXTS[3:] == await texts(ann, end=begin)
     pages = [await ann.list_memories(contains=" ", limit=1, offset=n) for n in range(4)]
     assert [TEXTS[0], TEXTS[1], TEXTS[3]] == [one.text for page in pages for one in page]
+    wrong: list[Any] = [[NOON, NOON], [NAIVE], NOON, "2026", [NOON] * 10_001]
+    for bounds in wrong:
+        with pytest.raises(InvalidInput, match="bounds"):
+            await ann.count_memories(bounds)
+    pages: list[Any] = [{"limit": 0}, {"limit": 1001}, {"after": "ann"}, {"contains": 7}]
+    for options in [*pages, {"app": ""}]:
+        with pytest.raises(InvalidInput):
+            await ann.memory.users(**options)
 
 
 async def test_memories_are_counted_by_period(new_ann):
@@ -226,17 +234,6 @@ async def test_filters_that_mean_nothing_are_refused(options, ann):
             await verb(**options)
 
 
-async def test_bounds_and_pages_that_mean_nothing_are_refused(ann):
-    wrong: list[Any] = [[NOON, NOON], [NAIVE], NOON, "2026", [NOON] * 10_001]
-    for bounds in wrong:
-        with pytest.raises(InvalidInput, match="bounds"):
-            await ann.count_memories(bounds)
-    pages: list[Any] = [{"limit": 0}, {"limit": 1001}, {"after": "ann"}, {"contains": 7}]
-    for options in [*pages, {"app": ""}]:
-        with pytest.raises(InvalidInput):
-            await ann.memory.users(**options)
-
-
 @every_case(
     ("last Tuesday", [2, 1]), ("yesterday", [0]), ("last month", [4]), ("上周二", [3]),
     ("最近六天", [0, 2, 1]), ("from last month to yesterday", [0, 2, 1, 3, 4]), ("in 1999", []),
@@ -245,7 +242,7 @@ async def test_words_find_what_was_said_then_newest_first(when, numbers, lin):
     assert [TALK[number][1] for number in numbers] == await sliced(lin, when)
 
 
-async def test_ends_are_exclusive_and_pages_are_of_one_order(lin):
+async def test_ends_are_exclusive_pages_have_one_order_parts_are_counted_and_a_query_ranks(lin):
     first = ago(40, 4)
     last = ago(1)
     oldest_first = await sliced(lin, begin=first, end=last, order="oldest")
@@ -255,9 +252,6 @@ async def test_ends_are_exclusive_and_pages_are_of_one_order(lin):
     assert 5 == len(everything) and everything == pages
     assert everything[::-1] == await sliced(lin, order="oldest")
     assert everything[1:] == await sliced(lin, end=last)
-
-
-async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin):
     found = await lin.slice("from last month to yesterday", query="bees on the roof? 蜜蜂")
     assert TALK[3][1] == found.memories[0].text
     assert found.hits[0].parts and [hit.memory for hit in found.hits] == [*found.memories]
@@ -266,9 +260,6 @@ async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin):
     assert within.memories[1:] == (await lin.slice("last Tuesday", query="蜜蜂", offset=1)).memories
     assert found.to_dict() == json.loads(json.dumps(found.to_dict()))
     assert await sliced(lin, "last Tuesday") == await sliced(lin, "last Tuesday", query=" ")
-
-
-async def test_parts_are_counted_whichever_page_is_asked_for(lin):
     found = await lin.slice("from 2026-11-09 to 2026-11-22", bucket="week", limit=1)
     assert [1, 3] == [one.count for one in found.buckets]
     assert datetime(2026, 11, 16, tzinfo=UTC) == found.buckets[1].begin == found.buckets[0].end

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -227,7 +228,9 @@ def test_no_failure_of_the_memory_ends_a_turn(store, memory, monkeypatch):
     assert 4 == memory.failures
 
 
-async def test_a_slow_search_is_not_waited_for(store, monkeypatch):
+async def test_a_slow_search_is_not_waited_for_and_logged_in_one_line(store, monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG, "hippocampus")
+
     async def slow(*_: Any, **__: Any) -> None:
         await asyncio.sleep(60)
 
@@ -238,6 +241,11 @@ async def test_a_slow_search_is_not_waited_for(store, monkeypatch):
         await agent.ainvoke({"messages": [HumanMessage("Where do I live?")]}, CONFIG)
         await asyncio.to_thread(ask, agent, "Hello again?")
     assert 2 == memory.failures
+    told = [one for one in caplog.records if "recalling failed" in one.getMessage()]
+    assert not any(one.exc_info or "\n" in one.getMessage() for one in told)
+    warned = [one.getMessage() for one in told if logging.WARNING == one.levelno]
+    assert 2 == len(warned) and "the search took longer than deadline_s=0.05" in warned[0]
+    assert any("from CancelledError at " in one.getMessage() for one in told)
 
 
 async def test_a_run_that_was_cancelled_while_it_searched_recalls_when_it_is_retried(

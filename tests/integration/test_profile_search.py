@@ -48,14 +48,11 @@ async def threads(searcher: MemorySearcher, query: str, *args: Any, **options: A
     return [one.conversation_id for one in found]
 
 
-async def test_conversations_are_found_by_what_was_said(searcher):
+async def test_conversations_are_found_by_what_was_said_by_filters_by_type_and_by_weights(searcher):
     assert "rust" == (await threads(searcher, "programming languages"))[0]
     assert ["兔子"] == await threads(searcher, "看医生", 1)
     [found] = await searcher.search_conversations("hotel in Rome", 1)
     assert THREADS["trip"][1] == found.hits[0].text
-
-
-async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(searcher):
     week = (NOW - timedelta(days=7), NOW)
     for time in (week, "last 7 days"):
         assert {"trip", "boss", "兔子"} == {*await threads(searcher, "what happened", 10, time)}
@@ -72,9 +69,6 @@ async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(searche
         (Filters(sentiment=(-1, -0.1)), {"boss", "兔子"}),
     ):
         assert found == {*await threads(searcher, everything, filters=filters)}
-
-
-async def test_memories_are_found_by_type(searcher):
     found = await searcher.search_memories("plants and flowers", ["event"])
     assert [("User visited the botanical garden.", "event")] == [
         (one.text, one.memory_type) for one in found
@@ -82,6 +76,16 @@ async def test_memories_are_found_by_type(searcher):
     found = await searcher.search_memories("outdoors", ["profile"], 1)
     assert [("User likes hiking.", "profile")] == [(one.text, one.memory_type) for one in found]
     assert 3 == len(await searcher.search_memories("user"))
+    one = await searcher.hybrid_search("hotel", {"semantic": 1, "time": 2})
+    other = await searcher.hybrid_search("hotel", {"semantic": 10, "time": 20})
+    expected = [(hit.text, pytest.approx(hit.score, abs=1e-6)) for hit in one]
+    assert expected == [(hit.text, hit.score) for hit in other]
+    assert ["work", "family"] == topics("My daughter visits me at the office.")
+    assert ["study", "technology"] == topics("我在大学学习编程。")
+    about = text_features("I hate my job, my job makes me sad.")
+    assert about.sentiment is not None and about.sentiment < 0
+    assert "job" == about.keywords[0]
+    assert None is text_features("The train leaves at nine.").sentiment
 
 
 @every_case(
@@ -95,13 +99,6 @@ async def test_weights_decide_what_counts(weights, best, searcher):
     [name] = weights
     assert math.isclose(first.score, first.parts[name])
     assert {"semantic", "keyword", "time", "importance", "topic", "sentiment"} == {*first.parts}
-
-
-async def test_only_the_proportions_of_weights_count(searcher):
-    one = await searcher.hybrid_search("hotel", {"semantic": 1, "time": 2})
-    other = await searcher.hybrid_search("hotel", {"semantic": 10, "time": 20})
-    expected = [(hit.text, pytest.approx(hit.score, abs=1e-6)) for hit in one]
-    assert expected == [(hit.text, hit.score) for hit in other]
 
 
 async def test_the_same_words_come_once_and_diversity_brings_others(memory, scope, searcher):
@@ -147,12 +144,3 @@ async def test_bad_searches_are_named(call, message, memory, scope):
 def test_bad_filters_are_named(options, message):
     with pytest.raises(InvalidInput, match=message):
         Filters(**options)
-
-
-def test_what_a_text_is_about():
-    assert ["work", "family"] == topics("My daughter visits me at the office.")
-    assert ["study", "technology"] == topics("我在大学学习编程。")
-    about = text_features("I hate my job, my job makes me sad.")
-    assert about.sentiment is not None and about.sentiment < 0
-    assert "job" == about.keywords[0]
-    assert None is text_features("The train leaves at nine.").sentiment

@@ -18,21 +18,17 @@ from warm_python import warm_python
 
 from shared_core import (
     ExtractionStrategy,
-    InvalidInput,
-    JobType,
     MemoryConsolidationWorker,
     MemoryEngine,
-    ModelQuotaExceeded,
-    NotFound,
     Scope,
-    StorageUnavailable,
     open_memory,
 )
 from shared_core.core.domain import JsonValue
 from shared_core.core.timestamps import system_clock
+from shared_core.errors import InvalidInput, ModelQuotaExceeded, NotFound, StorageUnavailable
 from shared_core.http.app import create_app
 from shared_core.jobs.runner import JobRunner, Outcome
-from shared_core.ports.jobs import Capability, Job, JobStatus
+from shared_core.ports.jobs import Capability, Job, JobStatus, JobType
 from tests.integration.test_queue import (
     ANN,
     embed,

@@ -34,7 +34,7 @@ def told(dsn):
     return dsn
 
 
-def test_the_timeline_shows_a_stretch_of_time_or_says_that_words_name_none(told):
+def test_the_timeline_shows_a_time_a_model_looks_it_up_and_the_context_is_told(told, tmp_path):
     at = ("--uri", told, "--kind", "episodic")
     shown = succeed("timeline", *WHO, "last 3 days", *at)
     assert shown.index("tulips") < shown.index("Mia") and "car" not in shown
@@ -52,9 +52,6 @@ def test_the_timeline_shows_a_stretch_of_time_or_says_that_words_name_none(told)
     assert 1 == ran.exit_code
     [line] = ran.stderr.splitlines()
     assert line.startswith("Error: when 'whenever' names no time") and "last Tuesday" in line
-
-
-def test_the_context_is_the_prompt_or_a_table_of_its_lines(told, tmp_path):
     system = tmp_path / "system.txt"
     system.write_text("Be kind.", "utf-8")
     asked = ("context", *WHO, "t", "Who came for dinner?", "--system", str(system), "--uri", told)
@@ -68,9 +65,6 @@ def test_the_context_is_the_prompt_or_a_table_of_its_lines(told, tmp_path):
     assert {"system", "history", "query"} <= {item["section"] for item in window["items"]}
     ran = run(*asked, "--max-tokens", "10")
     assert 1 == ran.exit_code and "at least 64" in ran.stderr
-
-
-def test_a_model_looks_up_a_time_in_langgraph(told):
     with PgHippocampusStore(told) as store:
         *_, recall_when = memory_tools(store, app=WHO[0], user_id=WHO[1], with_time=True)
         assert ("recall_when", {"when", "about"}) == (recall_when.name, set(recall_when.args))

@@ -56,7 +56,7 @@ async def broken(dsn):
         yield user
 
 
-async def test_the_answer_is_a_sequence_of_ranked_hits(filled):
+async def test_the_answer_is_a_sequence_of_ranked_hits_with_documented_results_by_name(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     hits = list(found)
     assert 3 == len(found) == len(hits)
@@ -67,9 +67,6 @@ async def test_the_answer_is_a_sequence_of_ranked_hits(filled):
     assert (False, False, ()) == (found.degraded, found.reranked, found.graph_results)
     nothing = await filled.other("nobody").recall("tea")
     assert not nothing and nothing == [] and [] == nothing
-
-
-async def test_the_documented_results_come_by_name(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     told = found.to_dict()
     assert ["vector_results", "graph_results", "merged"] == list(told)
@@ -82,9 +79,6 @@ async def test_the_documented_results_come_by_name(filled):
     assert list(nearest) == sorted(nearest, key=lambda hit: hit.score, reverse=True)
     with pytest.raises(KeyError):
         found["results"]  # type: ignore[call-overload]
-
-
-async def test_search_finds_by_meaning_alone(filled):
     found = await filled.search("What tea does Ann drink?", 2)
     by_vector = await filled.recall("What tea does Ann drink?", limit=2, ranking="vector")
     assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
@@ -122,7 +116,7 @@ async def test_every_hit_says_why_it_was_found(ann):
     assert "\n" not in turn.explain() and f"{turn.score:.2f} = " in turn.explain()
 
 
-async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled):
+async def test_a_floor_leaves_out_what_is_unrelated_distinct_repeats_and_diversity_likeness(filled):
     unrelated = "quantum chromodynamics on the lattice"
     assert await filled.recall(unrelated)
     assert [] == await filled.recall(unrelated, min_relevance=0.4)
@@ -134,6 +128,17 @@ async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled):
     near = [hit.memory for hit in every.vector_results if hit.score >= 0.4]
     assert near == [hit.memory for hit in some.vector_results]
     assert 0 < len(near) < len(every.vector_results)
+    every = await filled.recall("green tea in the morning")
+    distinct = await filled.recall("green tea in the morning", distinct=True, limit=4)
+    assert (5, 4) == (len(every), len(distinct))
+    assert 1 == sum("morning" in text for text in texts(distinct))
+    assert [text for text in texts(every) if text in texts(distinct)] == texts(distinct)
+    question = "green tea in the morning"
+    plain = await filled.recall(question, limit=2)
+    diverse = await filled.recall(question, limit=2, diversity=1.0)
+    assert all("morning" in text for text in texts(plain))
+    assert plain[0].memory == diverse[0].memory and "morning" not in diverse[1].memory.text
+    assert texts(plain) == texts(await filled.recall(question, limit=2, diversity=0.0))
 
 
 async def test_the_floor_comes_before_the_limit(ann):
@@ -165,23 +170,6 @@ async def test_what_matters_little_is_left_out_before_the_limit(ann):
 async def test_a_turn_of_no_thread_is_recalled(ann):
     await ann.remember([NewMemory(text=TEA, kind="episodic"), "Bob sails."])
     assert TEA == (await ann.recall("green tea"))[0].memory.text
-
-
-async def test_repeats_are_left_out_on_request(filled):
-    every = await filled.recall("green tea in the morning")
-    distinct = await filled.recall("green tea in the morning", distinct=True, limit=4)
-    assert (5, 4) == (len(every), len(distinct))
-    assert 1 == sum("morning" in text for text in texts(distinct))
-    assert [text for text in texts(every) if text in texts(distinct)] == texts(distinct)
-
-
-async def test_diversity_puts_likeness_last(filled):
-    question = "green tea in the morning"
-    plain = await filled.recall(question, limit=2)
-    diverse = await filled.recall(question, limit=2, diversity=1.0)
-    assert all("morning" in text for text in texts(plain))
-    assert plain[0].memory == diverse[0].memory and "morning" not in diverse[1].memory.text
-    assert texts(plain) == texts(await filled.recall(question, limit=2, diversity=0.0))
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,11 @@ def test_what_is_removed_from_the_state_stays_remembered(store, dsn):
     assert 4 == len(turns(dsn))
 
 
-def test_whose_memory_it_is_and_what_is_missing(store):
+def test_as_a_hook_of_an_agent_and_in_a_graph_it_knows_whose_memory_it_is(store, dsn):
+    node = create_reflection_node(store, app="app", user_id="ann", thread_id="fixed")
+    assert {} == node({"messages": [HumanMessage("I like tea.")]}, Runtime())
+    assert [("fixed", "user", "I like tea.")] == turns(dsn)
+
     class State(TypedDict):
         said: Annotated[list[AnyMessage], add]
 
@@ -247,12 +251,6 @@ def test_whose_memory_it_is_and_what_is_missing(store):
     no_thread = create_reflection_node(store, app="app", user_id="ann")
     with pytest.raises(InvalidInput, match="thread_id"):
         no_thread.invoke({"messages": [HumanMessage("Hello.")]}, {})
-
-
-def test_as_a_hook_of_an_agent(store, dsn):
-    node = create_reflection_node(store, app="app", user_id="ann", thread_id="fixed")
-    assert {} == node({"messages": [HumanMessage("I like tea.")]}, Runtime())
-    assert [("fixed", "user", "I like tea.")] == turns(dsn)
 
 
 def test_a_database_that_is_away_fails_no_turn(store, dsn, monkeypatch):

@@ -61,7 +61,7 @@ async def score(memory: MemoryEngine, key: str = "old") -> float:
     return (await memory.retention.curve(ANN, key)).score
 
 
-async def test_without_decay_nothing_ever_fades(memory, dsn):
+async def test_without_decay_nothing_fades_and_with_a_huge_one_what_is_past_its_age(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(decay_rate=0, threshold=0.69))
     assert pytest.approx(0.7) == await score(memory)
     assert 0 == (await memory.retention.forget_faded()).total
@@ -70,9 +70,6 @@ async def test_without_decay_nothing_ever_fades(memory, dsn):
     assert 0 == asked(dsn, "cleanup_low_value_memories()")
     assert 0 == (await asyncio.to_thread(run, dsn, "cleanup"))["total"]
     assert {"old", "new"} == await keys(memory)
-
-
-async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(decay_rate=1e308))
     assert 1e-200 > await score(memory)
     assert 1e-200 > asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 1e308)")
@@ -148,17 +145,7 @@ async def test_a_budget_that_holds_nothing_is_refused(budget, shared_memory, sha
     assert "max_tokens must be at least 64" in refused
 
 
-async def test_a_budget_below_the_system_prompt_tells_how_much(shared_memory, shared_dsn, tmp_path):
-    prompt = "word " * 100
-    with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
-        await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
-    written = tmp_path / "system.txt"
-    written.write_text(prompt)
-    command = ("context", "app", "ann", "t", "--system", str(written), "--max-tokens", "64")
-    assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, shared_dsn, *command)
-
-
-async def test_an_item_larger_than_all_leaves_room_to_the_others(shared_memory, shared_dsn, scope):
+async def test_what_leaves_no_room_is_named(shared_memory, shared_dsn, scope, tmp_path):
     huge = "A tale of bees without an end. " * 400
     texts = ["I like bees.", huge, "I like tea."]
     turns = [said(f"e{n}", text, NOW - timedelta(minutes=9 - n)) for n, text in enumerate(texts)]
@@ -176,9 +163,14 @@ async def test_an_item_larger_than_all_leaves_room_to_the_others(shared_memory, 
     told = await asyncio.to_thread(run, shared_dsn, *command)
     assert told["total_tokens"] == told["tokens"] <= 400
     assert "over budget" in {one["reason"] for one in told["dropped"]}
+    prompt = "word " * 100
+    with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
+        await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
+    written = tmp_path / "system.txt"
+    written.write_text(prompt)
+    command = ("context", "app", "ann", "t", "--system", str(written), "--max-tokens", "64")
+    assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, shared_dsn, *command)
 
-
-async def test_a_tokenizer_that_raises_is_named_through_the_engine(shared_memory):
     def my_tokenizer(text: str) -> int:
         raise LookupError("no such model")
 

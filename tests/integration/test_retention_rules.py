@@ -42,7 +42,7 @@ def fades_at(last_used_at: datetime, **more: Any) -> datetime | None:
     return forget_at(initial=0.7, last_used_at=last_used_at, **more)
 
 
-async def test_a_turn_knows_when_it_fades(world):
+async def test_a_turn_knows_when_it_fades_by_the_default_policy_where_none_is_stored(world):
     await world.say("I sail.")
     await world.say("I ski.", importance=10)
     for text, importance in (("I sail.", 5), ("I ski.", 10)):
@@ -52,6 +52,11 @@ async def test_a_turn_knows_when_it_fades(world):
         assert ("kept", initial, 0, START) == (
             found.stage, found.strength, found.access_count, found.used_at,
         )  # fmt: skip
+    default = POLICIES["default"]
+    rules = {kind: default if kind in FADING else None for kind in get_args(MemoryKind)}
+    for scope in (ANN, None):
+        assert rules == await world.retention.policy(scope)
+    assert [] == world.ask("TABLE retention_policies")
 
 
 async def test_reading_puts_it_off_with_the_same_batch(world):
@@ -114,14 +119,6 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(world):
     found = await world.kept("I sail.")
     assert (2**31 - 1, future) == (found.access_count, found.used_at)
     assert found.forget_at == fades_at(future, created_at=START, accesses=2**31 - 1)
-
-
-async def test_what_holds_where_no_policy_is_stored_is_the_default_one(world):
-    default = POLICIES["default"]
-    rules = {kind: default if kind in FADING else None for kind in get_args(MemoryKind)}
-    for scope in (ANN, None):
-        assert rules == await world.retention.policy(scope)
-    assert [] == world.ask("TABLE retention_policies")
 
 
 @pytest.mark.parametrize("place", ["all", "app", "user", "another app", "another user"])

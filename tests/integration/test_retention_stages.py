@@ -255,7 +255,7 @@ async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world):
     assert [] == [one.text for one in await world.memory.list_memories(ANN, kinds=["summary"])]
 
 
-async def test_erasing_a_user_erases_archive_and_policy(world):
+async def test_erasing_a_user_erases_archive_and_policy_and_what_cannot_be_one_is_refused(world):
     await world.retention.set_policy(ALL, ANN)
     await world.say("I sail.")
     await world.fade(20, 20)
@@ -263,9 +263,6 @@ async def test_erasing_a_user_erases_archive_and_policy(world):
     assert 1 == await world.memory.forget_scope(ANN)
     assert [(0,)] == world.ask("SELECT count(*) FROM memory_archive")
     assert [(0,)] == world.ask("SELECT count(*) FROM retention_policies WHERE tenant_id <> '/'")
-
-
-async def test_what_cannot_be_a_policy_is_refused(world):
     memory = world.memory
     for attempt, told in (
         (memory.retention.set_policy("forgetful"), "'forgetful' is not known: take default"),

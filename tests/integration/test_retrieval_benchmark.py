@@ -110,7 +110,7 @@ HELD = [
     {"subject": "user", "slot words": "works at", "value": "Tarn"},
 ]
 LINES = [
-    {"lang": "en", "text": "I handed in my notice at Tarn", "held": HELD, "ends": [1]},
+    {"lang": "en", "text": "I no longer work for Tarn", "held": HELD, "ends": [1]},
     {"lang": "en", "text": "I moved to Bath", "held": HELD, "ends": [1]},
     {"lang": "en", "text": "we left Leeds at noon", "held": HELD, "ends": []},
 ]
@@ -123,17 +123,13 @@ def loaded(monkeypatch):
 
 
 @pytest.mark.usefixtures("loaded")
-def test_found_labelled_and_loud_are_counted():
+def test_found_labelled_and_loud_and_ends_and_false_ends_are_counted():
     figures: typed.Figures = defaultdict(Counter)
     told = list(typed.read_messages(RuleExtractor(reader=False), figures))
     assert figures["en"] == {
         "required": 2, "found": 1, "drafts": 3, "labelled": 1, "silent": 2, "loud": 1,
     }  # fmt: skip
     assert ["missed [['dog']]" in one for one in told] == [True, False]
-
-
-@pytest.mark.usefixtures("loaded")
-def test_ends_and_false_ends_are_counted():
     figures: typed.Figures = defaultdict(Counter)
     told = list(typed.read_lines(RuleExtractor(reader=False), figures))
     assert figures["en"] == {

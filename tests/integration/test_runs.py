@@ -346,15 +346,16 @@ async def test_a_model_builds_on_the_summary_before(ann):
 
 @pytest.mark.tail
 @pytest.mark.timeout(900)
-async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn, monkeypatch):
+async def test_turns_of_two_windows_and_one_of_much_text(dsn, monkeypatch):
     count = 10_000
     if not LONG:
-        count = 300
+        count = 100
         monkeypatch.setattr(consolidation, "WINDOW", count // 2)
     async with open_memory(dsn, embedder=lambda texts: [[1.0]] * len(texts),
                            extractor=RuleExtractor(), worker=False) as memory:  # fmt: skip
         many = [said(number, f"Note {number}: I was here.") for number in range(count)]
-        last = [said(count, "word " * 200_000), said(count + 1, "I live in Leeds.")]
+        long = "word " * (200_000 if LONG else 30_000)
+        last = [said(count, long), said(count + 1, "I live in Leeds.")]
         for given in (many, last[:1], last[1:]):
             await memory.append_events(ANN, "long", given, later=True)
         report = await memory.consolidate(ANN, "long")

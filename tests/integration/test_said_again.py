@@ -183,7 +183,7 @@ async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(ann):
     await say(ann, 0, "I work at Deloitte.", "My boss is Maria.", "I love jazz.")
     gone, before = [("employer", "Deloitte"), ("relation.boss", "Maria")], await holds(ann)
     assert {*gone, ("like", "jazz")} <= before
-    await say(ann, 90, "so I handed in my notice at Deloitte last week")
+    await say(ann, 90, "so I quit my job at Deloitte")
     assert await holds(ann) == {("like", "jazz")}
     assert await ended(ann) == dict.fromkeys(gone, at(90))
     edges = await ann.graph.neighbourhood("user", depth=2)

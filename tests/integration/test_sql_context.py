@@ -69,7 +69,7 @@ def of(rows: list[tuple[str, str, float, int]], kind: str) -> list[str]:
     return [row[1] for row in rows if row[0] == kind]
 
 
-def test_it_shows_facts_memories_and_the_newest_turns(filled):
+def test_it_shows_what_holds_by_words_or_meaning_to_its_user_or_who_owns_the_application(filled):
     rows = window(filled, "Who keeps bees?", p_max_tokens=500)
     assert "User lives in Lisbon." in of(rows, "fact")
     assert TALK[1] in of(rows, "memory")
@@ -79,6 +79,43 @@ def test_it_shows_facts_memories_and_the_newest_turns(filled):
     assert not set(shown) & set(of(rows, "memory"))
     assert sorted({row[0] for row in rows}) == ["fact", "history", "memory"]
     assert TALK[2] in of(window(filled, "谁养蜜蜂？", p_max_tokens=500), "memory")
+    for given, each in ((1, 1), (0.35, 0.35)):
+        rows = window(filled, "Who keeps bees?", p_max_tokens=4000, p_tokens_per_byte=given)
+        assert rows and all(row[3] == math.ceil(len(row[1].encode()) * each) for row in rows)
+    estimated = window(filled, "Who keeps bees?", p_max_tokens=400)
+    assert len(estimated) > len(window(filled, "bees?", p_max_tokens=400, p_tokens_per_byte=1))
+
+    def facts() -> list[str]:
+        return of(window(filled, "Where does Ann live?"), "fact")
+
+    with filled.transaction(force_rollback=True):
+        end = "UPDATE facts SET superseded_at = now() - interval '9 days', valid_until = now() + %s"
+        filled.execute(end, [timedelta(hours=3)])
+        assert "User lives in Lisbon." in facts()
+        filled.execute(end, [timedelta(0)])
+        assert [] == facts()
+    row = filled.execute(
+        "SELECT embedding FROM embeddings JOIN memories USING (memory_id) WHERE text = %s",
+        [TALK[3]],
+    ).fetchone()
+    assert row is not None
+    rows = window(filled, "?", p_query_embedding=row[0], p_max_tokens=900, p_thread_id="other")
+    assert TALK[3] == of(rows, "memory")[0] and [] == of(rows, "history")
+    assert pytest.approx(1, abs=1e-3) == next(row[2] for row in rows if row[0] == "memory")
+    assert [] == of(window(filled, "?", p_max_tokens=900), "memory")
+    rows = window(filled, "Who keeps bees?", scope="/my%2Fapp/")
+    assert TALK[1] in of(rows, "memory") + of(rows, "history")
+    assert not any("Bob" in row[1] for row in rows)
+    with filled.transaction(force_rollback=True):
+        filled.execute(
+            "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text,"
+            " occurred_at, recorded_at, payload) VALUES (%s, 't', 999, 'logged', 'ann', 'user',"
+            " 'My password is hunter2.', now(), now(), '{}')",
+            [TENANT],
+        )
+        assert not any("hunter2" in row[1] for row in window(filled, "password hunter2"))
+        filled.execute("UPDATE events SET memory_seq = 999 WHERE event_id = 'logged'")
+        assert any("hunter2" in row[1] for row in window(filled, "password hunter2"))
 
 
 @pytest.mark.parametrize("budget", [1, 3, 30, 200, 1000, 4000])
@@ -128,49 +165,11 @@ def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(te
     assert sum(counted) <= sum(row[0]) <= 3 * sum(counted)
 
 
-def test_a_number_of_tokens_a_byte_takes_the_place_of_the_estimate(filled):
-    for given, each in ((1, 1), (0.35, 0.35)):
-        rows = window(filled, "Who keeps bees?", p_max_tokens=4000, p_tokens_per_byte=given)
-        assert rows and all(row[3] == math.ceil(len(row[1].encode()) * each) for row in rows)
-    estimated = window(filled, "Who keeps bees?", p_max_tokens=400)
-    assert len(estimated) > len(window(filled, "bees?", p_max_tokens=400, p_tokens_per_byte=1))
-
-
-def test_a_fact_is_shown_until_its_planned_end(filled):
-    def facts() -> list[str]:
-        return of(window(filled, "Where does Ann live?"), "fact")
-
-    with filled.transaction(force_rollback=True):
-        end = "UPDATE facts SET superseded_at = now() - interval '9 days', valid_until = now() + %s"
-        filled.execute(end, [timedelta(hours=3)])
-        assert "User lives in Lisbon." in facts()
-        filled.execute(end, [timedelta(0)])
-        assert [] == facts()
-
-
-def test_a_query_vector_finds_by_meaning(filled):
-    row = filled.execute(
-        "SELECT embedding FROM embeddings JOIN memories USING (memory_id) WHERE text = %s",
-        [TALK[3]],
-    ).fetchone()
-    assert row is not None
-    rows = window(filled, "?", p_query_embedding=row[0], p_max_tokens=900, p_thread_id="other")
-    assert TALK[3] == of(rows, "memory")[0] and [] == of(rows, "history")
-    assert pytest.approx(1, abs=1e-3) == next(row[2] for row in rows if row[0] == "memory")
-    assert [] == of(window(filled, "?", p_max_tokens=900), "memory")
-
-
 @every_case(None, "", "/my%2Fapp/bob/", "/my%2Fapp/ann")
 def test_without_the_scope_of_the_user_it_refuses(scope, filled):
     with pytest.raises(psycopg.errors.InsufficientPrivilege) as raised:
         window(filled, "bees", scope=scope)
     assert "'/my%2Fapp/ann%25/'" in str(raised.value.diag.message_hint)
-
-
-def test_who_owns_the_application_reads_its_users(filled):
-    rows = window(filled, "Who keeps bees?", scope="/my%2Fapp/")
-    assert TALK[1] in of(rows, "memory") + of(rows, "history")
-    assert not any("Bob" in row[1] for row in rows)
 
 
 @every_case(
@@ -180,19 +179,6 @@ def test_who_owns_the_application_reads_its_users(filled):
 def test_what_means_nothing_is_refused(wrong, filled):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
         window(filled, "bees", **wrong)
-
-
-def test_what_only_a_session_log_holds_is_not_shown(filled):
-    with filled.transaction(force_rollback=True):
-        filled.execute(
-            "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text,"
-            " occurred_at, recorded_at, payload) VALUES (%s, 't', 999, 'logged', 'ann', 'user',"
-            " 'My password is hunter2.', now(), now(), '{}')",
-            [TENANT],
-        )
-        assert not any("hunter2" in row[1] for row in window(filled, "password hunter2"))
-        filled.execute("UPDATE events SET memory_seq = 999 WHERE event_id = 'logged'")
-        assert any("hunter2" in row[1] for row in window(filled, "password hunter2"))
 
 
 async def test_doubtful_facts_are_marked(dsn):

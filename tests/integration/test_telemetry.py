@@ -40,7 +40,7 @@ from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.http import ServerOptions, create_app, metrics
+from shared_core.http import ServerOptions, create_app
 from shared_core.models.embedders import E5Embedder
 from tests.integration.all_verbs import (
     ANA,
@@ -353,38 +353,37 @@ def test_a_running_server_is_scraped(dsn, tmp_path):
     assert [] == [word for word in private if word in answer.text]
 
 
-async def test_metrics_need_a_token_for_a_whole_application(memory):
-    points()  # sets a provider up
+async def test_metrics_need_a_token_that_opens_them_alone(memory):
     of_user = await memory.tokens.create("one", users=["ana"])
-    of_app = await memory.tokens.create("monitoring")
-    for token, status in ((of_user.text, 403), (of_app.text, 200), ("hippo_wrong", 401)):
-        async with client_of(memory, token=token) as client:
+    of_app = await memory.tokens.create("one")
+    of_all = await memory.tokens.create("one", opens="metrics")
+    for token, status in ((of_user, 403), (of_app, 403), (of_all, 200)):
+        async with client_of(memory, token=token.text) as client:
             assert status == (await client.get("/metrics")).status_code
+            reads = await client.get("/memories", params={"user_id": "ana"})
+            assert {200: 403, 403: 200}[status] == reads.status_code
+    assert await memory.tokens.verify(of_all.text) is None  # so no other server lets it in
+    with pytest.raises(InvalidInput, match="leave users out"):
+        await memory.tokens.create("one", users=["ana"], opens="metrics")
+    async with client_of(memory, token="hippo_wrong") as client:
+        assert 401 == (await client.get("/metrics")).status_code
     async with client_of(memory, host="example.org") as client:
         assert 403 == (await client.get("/metrics")).status_code
 
 
-async def test_a_program_with_its_own_provider_keeps_it(memory):
-    points()  # sets a provider up
-    provider = metrics.api.get_meter_provider()
+async def test_each_application_counts_from_its_own_start_beside_the_sdk(memory):
+    grown = Growth()
     async with client_of(memory) as client:
-        metrics.set_up_metrics()
-        assert provider is metrics.api.get_meter_provider()
         await memory.remember(ANA, "I live in Lisbon.")
         found = samples((await client.get("/metrics")).text)
     assert 1 == labelled(found, "hippocampus_memories_remembered_total")
-    assert points()["hippocampus.memories.remembered"]
-    async with client_of(memory) as client:  # another application counts from its own start
+    assert 1 == grown.of("hippocampus.memories.remembered")
+    async with client_of(memory) as client:
         again = samples((await client.get("/metrics")).text)
     assert "hippocampus_memories_remembered_total" not in again
 
 
-async def test_without_a_provider_it_says_what_is_missing(memory, monkeypatch):
-    monkeypatch.setattr(metrics.api, "get_meter_provider", metrics.api.NoOpMeterProvider)
-    async with client_of(memory) as client:
-        answer = await client.get("/metrics")
-    assert 501 == answer.status_code
-    assert "MeterProvider" in answer.json()["detail"]
+async def test_without_a_lifespan_it_says_what_is_missing(memory):
     mounted = httpx.ASGITransport(create_app(memory, ServerOptions(auth=False)))
     async with httpx.AsyncClient(transport=mounted, base_url="http://localhost") as client:
         answer = await client.get("/metrics")
@@ -392,7 +391,6 @@ async def test_without_a_provider_it_says_what_is_missing(memory, monkeypatch):
 
 
 async def test_without_the_database_all_but_the_queue_is_shown(memory):
-    points()
     async with client_of(memory) as client:
         await memory.remember(ANA, "I live in Lisbon.")
         away = StorageUnavailable("away")
@@ -410,7 +408,6 @@ def names_in(expression: str) -> set[str]:
 
 
 async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
-    points()
     async with client_of(memory) as client:
         for texts in TEXTS.values():
             await use(memory, texts)
@@ -533,12 +530,3 @@ def test_a_server_is_scraped_and_sends_to_a_collector_too(dsn, tmp_path, monkeyp
     spans = spans_sent(received)
     assert "POST /recall" in spans and "hippocampus.recall" in spans
     assert "Lisbon" not in spans
-
-
-def test_the_sdk_can_be_switched_off(dsn, tmp_path, monkeypatch):
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    with serving(dsn, tmp_path / "log") as server:
-        question = {"user_id": "ana", "query": "Where is Lisbon?"}
-        httpx.post(f"{server.url}/recall", json=question, timeout=60)
-        found = samples(httpx.get(f"{server.url}/metrics", timeout=60).text)
-    assert {"process"} == {name.partition("_")[0] for name in found}

@@ -26,7 +26,7 @@ async def prepared(connection: Connection) -> int:
     return count
 
 
-async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(connection):
+async def test_placeholders_are_numbered_large_messages_flow_wrong_ones_leave_nothing(connection):
     both = b"SELECT %(word)s::text, %(number)s::int, %(word)s::text || '%%', %(numbers)b::int[]"
     sent = [
         (both, {"word": "Wörter", "number": 7, "numbers": [1, 2], "unused": None}),
@@ -36,9 +36,16 @@ async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(co
     ]
     answers = await connection.exchange(sent)
     assert answers == [[("Wörter", 7, "Wörter%", [1, 2])], [], [], [(1,), (None,)]]
+    other = (b"SELECT %(n)s::int + 1", {"n": 1})
+    with pytest.raises(psycopg.ProgrammingError):
+        await connection.exchange([other, (b"SELECT %(n)s", {"n": object()})])
+    assert [[(2,)]] == await connection.exchange([other])
+    step = (b"SELECT %(text)s::text || repeat('y', 1048576)", {"text": "x" * MIB})
+    answers = await asyncio.wait_for(connection.exchange([step] * 20), 60)
+    assert [2 * MIB] * 20 == [len(rows[0][0]) for rows in answers]
 
 
-async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(connection):
+async def test_a_refused_statement_leaves_a_connection_that_a_hang_up_breaks(connection, dsn):
     make = (b"CREATE TABLE t (n int)", {})
     with pytest.raises(psycopg.errors.DivisionByZero):
         await connection.exchange([make, (b"SELECT 1 / %(n)s", {"n": 0}), (b"SELECT 3", {})])
@@ -46,13 +53,10 @@ async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(
         await connection.exchange([(b"SELECT 3", {}), (b"SELECT FROM t", {})])
     sent = [make, (b"SELECT 4 / %(n)s", {"n": 2}), (b"SELECT 3", {})]
     assert [[], [(2,)], [(3,)]] == await connection.exchange(sent)
-
-
-async def test_a_value_that_cannot_be_sent_leaves_nothing_half_way(connection):
-    other = (b"SELECT %(n)s::int + 1", {"n": 1})
-    with pytest.raises(psycopg.ProgrammingError):
-        await connection.exchange([other, (b"SELECT %(n)s", {"n": object()})])
-    assert [[(2,)]] == await connection.exchange([other])
+    hang_up = (b"SELECT pg_terminate_backend(pg_backend_pid())", {})
+    with pytest.raises(psycopg.OperationalError):
+        await connection.exchange([hang_up, (b"SELECT 1", {})])
+    assert connection.broken
 
 
 async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(connection, monkeypatch):
@@ -63,12 +67,6 @@ async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(connection,
             sent = [(text, {"n": 1}), (b"SELECT 0", {})]
             assert [[(number, 1)], [(0,)]] == await connection.exchange(sent)
     assert 3 <= await prepared(connection) <= 7
-
-
-async def test_large_messages_flow_both_ways_at_once(connection):
-    step = (b"SELECT %(text)s::text || repeat('y', 1048576)", {"text": "x" * MIB})
-    answers = await asyncio.wait_for(connection.exchange([step] * 20), 60)
-    assert [2 * MIB] * 20 == [len(rows[0][0]) for rows in answers]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
@@ -89,10 +87,3 @@ async def test_a_cancelled_message_leaves_a_connection_that_works(connection):
     assert call.cancelled()
     assert [[(1,)]] == await connection.exchange([(b"SELECT 1", {})])
     assert 2 == await prepared(connection)
-
-
-async def test_a_server_that_hangs_up_is_an_error_and_breaks_the_connection(dsn, connection):
-    hang_up = (b"SELECT pg_terminate_backend(pg_backend_pid())", {})
-    with pytest.raises(psycopg.OperationalError):
-        await connection.exchange([hang_up, (b"SELECT 1", {})])
-    assert connection.broken

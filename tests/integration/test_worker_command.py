@@ -85,7 +85,7 @@ def test_once_does_what_is_due_and_ends(dsn):
     hand_over(dsn, ["tomorrow"], delay_s=86_400)
     log = end_of(start(dsn, "--once"))
     assert "2 jobs done, 0 tries failed" in log
-    assert "job" in log and "Lisbon" not in log
+    assert "job" in log and "Lisbon" not in log and "waits for jobs in schema 'hippo" in log
     assert ["completed", "completed", "pending"] == [status for status, _ in jobs(dsn)]
     assert {"User lives in Lisbon."} == statements(dsn)
 
@@ -101,7 +101,8 @@ def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn):
         for number in range(6):
             run_sync(memory.process_memory("I live in Lisbon.", f"user{number}", app="app"))
     assert ["active"] * 6 == conversations(dsn)
-    assert "6 jobs done, 0 tries failed" in end_of(start(dsn, "--once"))
+    log = end_of(start(dsn, "--once"))
+    assert "6 conversations ended" in log and "6 jobs done, 0 tries failed" in log
     assert ["ended"] * 6 == conversations(dsn)
 
 
@@ -194,6 +195,8 @@ def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(dsn, signals
         worker.send_signal(number)
         if number == signal.SIGTERM:
             wait_for(worker, words)
+        else:
+            worker.stderr.read()  # until the program is dead, which still reads its stdin
     end_of(worker, exit_code)  # which closes what embed() reads
     assert [state] == jobs(dsn)
     if "running" == state[0]:  # what a killed worker had is taken over when its lease ends

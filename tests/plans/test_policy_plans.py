@@ -72,23 +72,10 @@ def scans(
     return plans.of_table(found, table) + bitmaps
 
 
-def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
+def test_a_walk_from_a_hub_costs_what_it_returns_and_slots_and_ends_have_an_index(hubs):
     read = scans(hubs, statement("walk"), "edges")
     assert "Seq Scan" not in plans.kinds(read)
     assert 0 < plans.touched(read) <= 2_000
-
-
-@every_case(
-    (edges_of("hub", 50, NOW, None), 200),
-    (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5)
-)  # fmt: skip
-def test_the_edges_of_a_hub_are_looked_up_by_an_index(policy, most, hubs):
-    edges = plans.of_table(plans.reads_of(hubs, ANN, policy), "edges")
-    assert edges and "Seq Scan" not in plans.kinds(edges)
-    assert 0 < plans.touched(edges) <= most
-
-
-def test_a_slot_is_looked_up_by_its_index(hubs):
     plans.add_memories(hubs, "generate_series(1, 2000) n", tenant_id=f"'{ANN}'", kind="'semantic'")
     hubs.execute(
         """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
@@ -100,10 +87,7 @@ def test_a_slot_is_looked_up_by_its_index(hubs):
     for asked in FactQuery(now=NOW, slot="employer").selects():
         query, values = compiled(asked, ANN)
         assert 0 < plans.touched(scans(hubs, query.replace(b")b", b")s"), "facts", values)) < 10
-
-
-def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs):
-    """Only ends that were known before are compared with now, and they have an index."""
+    # Only ends that were known before are compared with now, and they have an index.
     plans.add_memories(
         hubs, "generate_series(1, 5000) n", tenant_id=f"'{ANN}'", kind="'semantic'",
         key="'ended ' || n", superseded_at="now()",
@@ -121,6 +105,16 @@ def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs):
     read = scans(hubs, listed, "facts", in_order=False)
     assert "Seq Scan" not in plans.kinds(read)
     assert plans.touched(read) <= 2
+
+
+@every_case(
+    (edges_of("hub", 50, NOW, None), 200),
+    (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5)
+)  # fmt: skip
+def test_the_edges_of_a_hub_are_looked_up_by_an_index(policy, most, hubs):
+    edges = plans.of_table(plans.reads_of(hubs, ANN, policy), "edges")
+    assert edges and "Seq Scan" not in plans.kinds(edges)
+    assert 0 < plans.touched(edges) <= most
 
 
 PROFILES, VERSIONS, MEMORIES = 40, 60, 60
@@ -332,7 +326,7 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(turns, stage, writte
     assert {} == {table: n for table, n in looked_up.items() if table != "retention_policies"}
 
 
-def test_a_dry_run_reads_what_is_due(turns):
+def test_a_dry_run_reads_what_is_due_and_counting_reads_looks_each_memory_up(turns):
     with turns.transaction(force_rollback=True):
         before = work(turns)
         ahead = [
@@ -344,9 +338,6 @@ def test_a_dry_run_reads_what_is_due(turns):
     for table in ("memories", "memory_access"):
         assert (0, 0, 0, 0) == done[table][:4]
         assert done[table][4] <= 4 * DUE
-
-
-def test_counting_reads_looks_each_memory_up(turns):
     rows = turns.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 10")
     ids = [row[0] for row in rows.fetchall()]
     values = {"tenant": "/app/u7/", "memory_ids": ids, "counts": [1] * 10,

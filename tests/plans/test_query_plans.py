@@ -87,7 +87,9 @@ def test_a_search_touches_only_the_rows_of_its_tenant(name, filled):
     assert touched(of_table(found, "embeddings")) <= most
 
 
-def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(filled):
+def test_reading_one_item_touches_its_row_recall_few_vectors_and_the_nearest_are_exact(filled):
+    [scan] = of_table(plan(filled, "get_items"), "memories")
+    assert scan["Actual Rows"] * scan["Actual Loops"] == 1
     few = 5
     change = "UPDATE memories SET namespace = %s WHERE tenant_id = '/app/u7/' AND key::int <= %s"
     filled.execute(change, ["/few/", few])
@@ -96,15 +98,7 @@ def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(filled):
     filled.execute(change, ["/memories/", few])
     assert few <= max(scanned) <= 3 * few
     assert sum(scanned) <= 5 * few
-
-
-def test_reading_one_item_touches_one_row(filled):
-    [scan] = of_table(plan(filled, "get_items"), "memories")
-    assert scan["Actual Rows"] * scan["Actual Loops"] == 1
-
-
-def test_the_nearest_are_exact_even_beside_an_approximate_index(filled):
-    """An ANN index of the whole table must not tempt the planner away from a small tenant."""
+    # An ANN index of the whole table must not tempt the planner away from a small tenant.
     column = f"(embedding::halfvec({DIMENSIONS})) halfvec_cosine_ops"
     filled.execute(f"CREATE INDEX tempting ON embeddings USING hnsw ({column})")
     filled.execute("ANALYZE embeddings")
@@ -418,7 +412,7 @@ def test_a_large_tenant_is_searched_by_its_index(indexed, analysed):
     assert touched(of_table(found, "memories")) <= 2 * 40
 
 
-def test_below_a_path_the_scan_goes_on_until_the_page_is_full_but_for_few_memories(indexed):
+def test_below_a_path_the_scan_fills_the_page_and_another_tenant_sees_nothing(indexed):
     index = index_of(indexed)
     found = searched(indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0")
     assert index.name in {node.get("Index Name") for node in found}
@@ -430,6 +424,11 @@ def test_below_a_path_the_scan_goes_on_until_the_page_is_full_but_for_few_memori
     assert 0 == found[0]["Actual Rows"]
     [counted] = [node for node in found if node["Node Type"] == "Index Only Scan"]
     assert LARGE / 4 == counted["Actual Rows"] and 0 == touched(of_table(found, "embeddings"))
+    index = index_of(indexed)
+    with indexed.transaction(force_rollback=True):
+        indexed.execute(BIND, ["/app/u3/"])
+        values = NEAR | {"tenant": "/app/u3/"}
+        assert [] == indexed.execute(search_text(index), values).fetchall()
 
 
 @every_case("/app/u3/", "/app/u7/")
@@ -437,11 +436,3 @@ def test_the_exact_search_never_takes_the_index(tenant, indexed):
     found = searched(indexed, statement("search_items", literals=EXACT), tenant)
     found += searched(indexed, statement("search_nearest", literals=NEAREST), tenant, most=140)
     assert not {node.get("Index Name") for node in found} & {index_of(indexed).name}
-
-
-def test_another_tenant_sees_nothing_through_the_index(indexed):
-    index = index_of(indexed)
-    with indexed.transaction(force_rollback=True):
-        indexed.execute(BIND, ["/app/u3/"])
-        values = NEAR | {"tenant": "/app/u3/"}
-        assert [] == indexed.execute(search_text(index), values).fetchall()

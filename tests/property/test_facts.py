@@ -56,11 +56,18 @@ def known(
     )
 
 
-def test_the_same_value_again_is_noted_and_changes_nothing():
+def test_the_same_value_again_changes_nothing_and_an_end_is_moot_beside_the_next_value():
     google = known("employer", "Google")
     found = plan([job(" google. ", 3)], [google])
     assert ([], {}) == (found.opened, found.closed)
     assert [(google.memory_id, ("3",))] == found.seen_again
+    assert ["dislike", "like", "not_like"] == planning.slots_to_read([draft("like", "Jazz")])
+    not_age = "relation.daughter.not_age"
+    assert ["relation.daughter", AGE, not_age] == planning.slots_to_read([draft(AGE, "six")])
+    left, joined = job("Stripe", operation="retract"), job("Figma")
+    unlike = draft("like", "coffee", operation="retract")
+    assert [joined, unlike] == planning.without_moot([left, joined, unlike])
+    assert [joined, left] == planning.without_moot([joined, left])
 
 
 AGE = "relation.daughter.age"
@@ -149,21 +156,8 @@ def test_what_is_said_opens_and_ends_facts(case):
     ]
 
 
-def test_what_is_said_of_a_slot_needs_the_facts_of_others():
-    assert ["dislike", "like", "not_like"] == planning.slots_to_read([draft("like", "Jazz")])
-    not_age = "relation.daughter.not_age"
-    assert ["relation.daughter", AGE, not_age] == planning.slots_to_read([draft(AGE, "six")])
-
-
 SLOTS = st.sampled_from(["employer", "like", "dislike"])
 SINCE = st.sampled_from([None, 0, 3, 12])
-
-
-def test_an_end_is_moot_where_the_same_turn_gives_the_next_value():
-    left, joined = job("Stripe", operation="retract"), job("Figma")
-    unlike = draft("like", "coffee", operation="retract")
-    assert [joined, unlike] == planning.without_moot([left, joined, unlike])
-    assert [joined, left] == planning.without_moot([joined, left])
 
 
 @given(
@@ -192,7 +186,7 @@ def test_normalising_twice_is_normalising_once(value):
     assert once == normalised(once)
 
 
-def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called():
+def test_what_is_told_of_a_name_is_told_of_the_one_relation_so_called():
     told = [
         draft("relation.daughter", "灿灿"),
         draft("relation.daughter.age", "五岁", 2, functional=True, subject="灿灿"),
@@ -203,9 +197,6 @@ def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called():
         ("relation.daughter.age@灿灿", False),
         ("relation.daughter.age@灿灿", True),
     ]
-
-
-def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
     about = draft("about.mia.age", "6", 3, functional=True, subject="Mia")
     before = [
         known("relation.daughter", "Mia", functional=False),
@@ -215,16 +206,10 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
     done = plan([about], before)
     assert [fact.key for fact in done.opened] == ["relation.daughter.age@mia"]
     assert list(done.closed) == [before[1].memory_id]
-
-
-def test_what_was_told_of_a_name_ends_when_the_relation_is_told():
     age = draft("relation.daughter.age", "6", 3, functional=True, subject="Mia")
     before = [known("about.mia.age", "5", subject="Mia")]
     assert "about.mia.age" in planning.slots_to_read([age])
     assert list(plan([age], before).closed) == [before[0].memory_id]
-
-
-def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart():
     told = [draft("relation.daughter", "Mia"), draft("relation.dog", "Mia"),
         draft("about.mia.age", "6", 3, functional=True, subject="Mia")]  # fmt: skip
     assert plan(told).opened[-1].key == "about.mia.age@mia"
@@ -311,21 +296,11 @@ def test_the_order_in_which_turns_are_read_does_not_count(said, order):
     assert as_said == read(drafts).current()
 
 
-def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it():
+def test_what_is_read_late_is_history_ends_where_the_next_began_and_leaves_what_was_said_since():
     said = [("like", "assert", 12), ("dislike", "assert", 0), ("dislike", "retract", 1)]
     liked, disliked, no_more = turns_of([(slot, "b", *rest) for slot, *rest in said])
     assert [] == read([liked, disliked, no_more]).current()
     assert [] == read([no_more, disliked, liked]).current()
-
-
-def days(so_far: Read) -> list[tuple[str, int, int | None]]:
-    return sorted(
-        (fact.value, days_of(fact.valid_from), days_of(fact.valid_until))
-        for fact in so_far.facts.values()
-    )
-
-
-def test_what_is_read_late_and_was_retracted_since_is_history():
     told, left = job("Acme"), job("Acme", 5, operation="retract")
     assert [("Acme", 1, 5)] == days(read([left, told]))
     to_come = replace(left, valid_from=on(9))
@@ -333,25 +308,23 @@ def test_what_is_read_late_and_was_retracted_since_is_history():
     since = replace(left, valid_from=on(3))
     assert [("Acme", 1, 3)] == days(read([since, told]))
     assert [("Bosch", 1, None)] == days(read([left, replace(told, value="Bosch")]))
-
-
-def test_what_is_read_late_ends_where_the_next_value_began():
     leeds, york = (draft("home", city, day, functional=True) for day, city in ((1, "L"), (3, "Y")))
     away = draft("home", "Y", 5, functional=True, operation="retract")
     assert [("L", 1, 3), ("Y", 3, 5)] == days(read([york, away, leeds]))
-
-
-def test_a_retraction_read_late_leaves_what_was_said_since():
     told = [draft("like", "tea", day) for day in (1, 5)]
     stopped = draft("like", "tea", 3, operation="retract")
     assert [("tea", 1, None)] == days(read([*told, stopped]))
     assert [("tea", 1, 3), ("tea", 5, None)] == days(read([told[1], stopped, told[0]]))
-
-
-def test_what_was_said_again_between_ends_what_it_speaks_against():
     first, again = (draft("dislike", "tea", day) for day in (2, 6))
     liked, no_more = draft("like", "tea", 3), draft("dislike", "", 7, operation="retract")
     assert [] == read([first, no_more, liked, again]).current()
+
+
+def days(so_far: Read) -> list[tuple[str, int, int | None]]:
+    return sorted(
+        (fact.value, days_of(fact.valid_from), days_of(fact.valid_until))
+        for fact in so_far.facts.values()
+    )
 
 
 STEP = st.tuples(st.sampled_from(["told", "told", "past", "ended", "denied", "left"]),
@@ -440,16 +413,13 @@ def residence(begins: int, ends: int) -> PlannedFact:
     )  # fmt: skip
 
 
-def test_an_edge_ends_with_the_fact_of_its_turn():
+def test_an_edge_ends_with_the_fact_of_its_turn_also_with_one_that_was_known():
     fact, said_at = residence(0, 4), {"1": on(1), "0": START}
     for turns, rests in (((), True), (("0",), False)):
         lives = replace(triple("Leeds", 1), other_event_ids=turns)
         [edge] = plan_edges([lives], [], [fact], said_at, uuid4).opened
         assert (fact.valid_from, fact.valid_until) == (edge.valid_from, edge.valid_until)
         assert (fact.memory_id, rests) == (edge.fact_id, edge.memory_id is not None)
-
-
-def test_an_edge_ends_with_a_fact_that_was_known():
     for days, ends in ((2, 2), (0, 1)):  # the fact may end before its edge was said
         fact = residence(-5, days)
         found = plan_edges([triple("Leeds", 1)], [], [], {"1": on(1)}, uuid4, [fact])

@@ -131,7 +131,7 @@ def test_of_dead_jobs_of_one_work_one_is_tried_again(ids):
     assert all((one["attempts"], one["error"]) == (0, None) for one in world[policies.JOBS])
 
 
-def test_a_job_that_another_worker_claimed_again_is_not_put_back():
+def test_a_job_that_another_worker_claimed_is_not_put_back_and_a_needed_memory_is_missed():
     """The claim comes between the reads and the writes of start_job()."""
     world = world_of([("a", JobType.FAST_REPLAY, "running", "w1", -1)])
     job = NewJob(job_id=UUID(int=9), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
@@ -142,6 +142,10 @@ def test_a_job_that_another_worker_claimed_again_is_not_put_back():
     run(_done(policy.send(answers)), world)
     row = world[policies.JOBS][0]
     assert (row["status"], row["worker_id"]) == ("running", "w2")
+    policy = fields_without_vectors(TENANT, "m", [(UUID(int=7), "text")], must_exist=True)
+    next(policy)
+    with pytest.raises(InvalidInput, match=f"no memory {UUID(int=7)}"):
+        policy.send([[], []])
 
 
 def _rows_of(batch: Any) -> Policy[Any]:
@@ -214,10 +218,3 @@ def test_only_what_is_missing_and_unchanged_gets_a_vector(memories, made, asked,
     assert rows.addresses == [(("app", "ana", "notes"), f"k{names[place][0]}") for place in fit]
     assert rows.fields == [names[place][1] for place in fit]
     assert rows.vectors.tolist() == vectors[fit].tolist()
-
-
-def test_a_memory_that_must_exist_is_missed():
-    policy = fields_without_vectors(TENANT, "m", [(UUID(int=7), "text")], must_exist=True)
-    next(policy)
-    with pytest.raises(InvalidInput, match=f"no memory {UUID(int=7)}"):
-        policy.send([[], []])

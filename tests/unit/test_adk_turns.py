@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from google.adk.events import Event
 
 
-def test_a_run_is_settled_when_it_ends_in_an_answer():
+def test_a_run_is_settled_by_an_answer_to_the_user_and_a_live_conversation_at_any_time():
     from adk_events import ANSWERED, ASKED, SUMMARY, WAITING, Part, call, event, response, spoken
 
     from adk_memory.events import is_settled
@@ -43,12 +43,7 @@ def test_a_run_is_settled_when_it_ends_in_an_answer():
         assert expected == is_settled(events)
 
     check()
-
-
-def test_a_live_conversation_may_end_at_any_time():
     from adk_events import ANSWERED, ASKED, WAITING, event, spoken
-
-    from adk_memory.events import is_settled
 
     @every_case(
         (True, [spoken("user", "hello"), spoken("bot", "hi"), event("bot", interrupted=True)]),
@@ -60,9 +55,6 @@ def test_a_live_conversation_may_end_at_any_time():
         assert expected == is_settled(events, live=True)
 
     check()
-
-
-def test_an_answer_to_another_agent_is_none_to_the_user():
     from adk_events import ANSWERED, ASKED, WAITING, event, response
 
     from adk_memory.events import is_answered
@@ -73,7 +65,7 @@ def test_an_answer_to_another_agent_is_none_to_the_user():
     assert not is_answered([ASKED, WAITING, response()])
 
 
-def test_a_run_gives_its_own_events_and_those_that_may_be_missing():
+def test_a_run_gives_its_own_events_and_those_that_may_be_missing_and_after_a_rewind_all():
     from adk_events import ANSWERED, ASKED, event
 
     from adk_memory.events import events_to_remember
@@ -84,9 +76,6 @@ def test_a_run_gives_its_own_events_and_those_that_may_be_missing():
     inner = event("user", "for a helper", invocation_id="")
     session = [*old, *settled, failed, ASKED, inner, ANSWERED]
     assert [*settled, failed, ASKED, ANSWERED] == events_to_remember(session, "i")
-
-
-def test_after_a_rewind_it_gives_the_session():
     from adk_events import ANSWERED, ASKED, EventActions, event
 
     from adk_memory.events import events_to_remember
@@ -99,7 +88,7 @@ def test_after_a_rewind_it_gives_the_session():
     assert [before, rewind, ASKED, ANSWERED] == events_to_remember(session, "i")
 
 
-def test_a_message_is_its_text():
+def test_a_message_is_its_text_and_a_turn_is_shown_where_whole_lines_of_the_request_are_it():
     from adk_events import Part, types
 
     from adk_memory.events import spoken_text
@@ -110,9 +99,6 @@ def test_a_message_is_its_text():
     assert "what is this?" == spoken_text(message)
     for nothing in (None, types.Content(), types.Content(parts=[image, Part(text=" ")])):
         assert "" == spoken_text(nothing)
-
-
-def test_a_turn_is_shown_where_whole_lines_of_the_request_are_what_it_said():
     from adk_events import event
 
     from adk_memory.recall_block import shown_ids

@@ -31,7 +31,7 @@ def test_a_uri_names_a_memory_and_its_options(uri, expected):
     assert expected == parse_uri(uri)
 
 
-def test_options_come_with_their_types():
+def test_options_come_with_their_types_and_a_value_that_the_service_refuses_is_an_error():
     query = (
         "schema=a_b&embedder=google%3Agemini-embedding-001&top_k=3&max_chars=200&pool_size=2"
         "&min_relevance=0.25&deadline_s=2&include_tool_results=TRUE&wait=0&fail_open=yes"
@@ -57,6 +57,10 @@ def test_options_come_with_their_types():
     assert limits == arguments["llm_limits"]
     assert {"llm": "langchain:openai:m"} == parse_uri("hippocampus://?llm=langchain:openai:m")[1]
     assert OPTIONS.keys() == options.keys()
+    from adk_memory.registry import make_memory_service
+
+    with pytest.raises(InvalidInput, match="top_k"):
+        make_memory_service("hippocampus://?top_k=0")
 
 
 @every_case(
@@ -104,7 +108,7 @@ async def test_memory_and_sessions_of_one_uri_share_one_memory(uri):
     await close_shared()
 
 
-async def test_other_addresses_and_schemas_are_other_memories():
+async def test_other_addresses_are_other_memories_and_an_engine_in_place_of_one_is_refused():
     from adk_memory.registry import close_shared, make_memory_service
 
     uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
@@ -113,9 +117,6 @@ async def test_other_addresses_and_schemas_are_other_memories():
     assert first.engine is second.engine and first is not second
     await first.close()
     await close_shared()
-
-
-async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give_it():
     from adk_memory import OpenMemoryService, PgSessionService
     from adk_memory.registry import close_shared, make_memory_service
     from langgraph_store import PgHippocampusStore
@@ -131,10 +132,3 @@ async def test_an_engine_in_the_place_of_the_uri_is_refused_with_the_way_to_give
     with pytest.raises(InvalidInput, match="use it as it is"):
         open_memory(engine)
     await close_shared()
-
-
-def test_a_value_that_the_service_refuses_is_an_error():
-    from adk_memory.registry import make_memory_service
-
-    with pytest.raises(InvalidInput, match="top_k"):
-        make_memory_service("hippocampus://?top_k=0")

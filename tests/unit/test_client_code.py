@@ -47,7 +47,7 @@ def methods() -> dict[str, Any]:
     }
 
 
-def test_the_committed_files_are_what_the_description_makes(openapi):
+def test_the_committed_files_have_every_operation_answer_and_error_of_the_description(openapi):
     from benchmarks import client_code
 
     made = client_code.sources(openapi)
@@ -55,35 +55,23 @@ def test_the_committed_files_are_what_the_description_makes(openapi):
     assert {"base.py"} == kept.keys() - made.keys(), "run python -m benchmarks.client_code"
     for name, source in made.items():
         assert kept.get(name) == source, f"run python -m benchmarks.client_code: {name} differs"
-
-
-def test_every_operation_is_a_method_that_takes_its_parameters_as_keywords(openapi):
     assert operations(openapi).keys() == methods().keys()
     found = operations(openapi)
     for name, method in methods().items():
         _, *parameters = inspect.signature(method).parameters.values()
         assert {one.kind for one in parameters} <= {inspect.Parameter.KEYWORD_ONLY}, name
         assert names_of(openapi, found[name]) == {one.name for one in parameters}, name
-
-
-def test_every_parameter_and_every_answer_is_described(openapi):
     for name, method in methods().items():
         text = inspect.getdoc(method) or ""
         for parameter in list(inspect.signature(method).parameters)[1:]:
             assert f"\n    {parameter}: " in text, f"{name} says nothing of {parameter}"
         assert ("\nReturns:\n" in text or "\nYields:\n" in text) and "\nRaises:\n" in text, name
-
-
-def test_every_answer_is_a_model_of_its_own_and_what_is_sent_again_a_path_of_the_server(openapi):
     for name, operation in operations(openapi).items():
         [answer] = [one for status, one in operation["responses"].items() if status[0] == "2"]
         if "application/json" in answer["content"]:
             model = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             assert getattr(wire, model).model_config.get("extra") != "allow", name
     assert openapi["paths"].keys() >= READS
-
-
-def test_every_error_of_the_server_has_a_kind_of_its_own():
     from shared_core.http.problems import DETAIL_OF
 
     kinds = [kind for _, kind in STATUS_OF.values()]

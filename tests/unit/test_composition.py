@@ -120,10 +120,24 @@ def test_each_matter_is_one_line(question, found, shown):
     assert len(found) == len(told.shown) + len(told.left_out)
 
 
-def test_a_turn_without_a_later_line_is_not_marked():
+def test_a_block_marks_what_a_later_line_doubts_and_says_what_it_leaves_out_and_why():
     """Whatever the parts of its score say."""
     alone = said("I live in Lisbon.", "1", similarity=1.0, told_later=99.0)
     assert [alone] == composed("Where do I live?", [alone]).shown
+    for slot, is_marked in (("about.mia.allergy", False), ("bank", True)):
+        allergy = fact("User is allergic to latex.", "1")._replace(slot=slot)
+        lines = composed("where does my salary go", [NEW_BANK, OLD_BANK, allergy]).shown
+        assert is_marked == (OLD_BANK not in lines)
+    window = memory_block(composed("Where do I live?", [MOVED, LIVES]), 500)
+    assert LIVES.text in window.prompt and MOVED.text not in window.prompt
+    [dropped] = window.dropped
+    assert (MOVED.text, "told by other items") == (dropped.item.text, dropped.reason)
+    assert ("", []) == (memory_block(composed("", [LIVES]), 10).prompt, composed("", []).shown)
+    # Whatever their sentences do: judging each would hold up the loop.
+    thanks, asked = "cheers mate. " * 20, "where do you think is my car? " * 20
+    assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
+    lines = [said(asked[:90], "1"), said(asked, "2"), LIVES]
+    assert lines[1:] == composed("where do i live", lines).shown
 
 
 @every_case(
@@ -174,21 +188,6 @@ def test_what_goes_with_a_turn_that_perhaps_no_longer_holds_is_marked_too(line, 
     assert (uncertain(line.text) if is_marked else line.text) in [one.text for one in shown]
 
 
-def test_what_a_body_cannot_bear_is_never_doubted_by_a_guess():
-    for slot, is_marked in (("about.mia.allergy", False), ("bank", True)):
-        allergy = fact("User is allergic to latex.", "1")._replace(slot=slot)
-        lines = composed("where does my salary go", [NEW_BANK, OLD_BANK, allergy]).shown
-        assert is_marked == (OLD_BANK not in lines)
-
-
-def test_a_block_says_what_it_leaves_out_and_why():
-    window = memory_block(composed("Where do I live?", [MOVED, LIVES]), 500)
-    assert LIVES.text in window.prompt and MOVED.text not in window.prompt
-    [dropped] = window.dropped
-    assert (MOVED.text, "told by other items") == (dropped.item.text, dropped.reason)
-    assert ("", []) == (memory_block(composed("", [LIVES]), 10).prompt, composed("", []).shown)
-
-
 @every_case(
     ("thanks!", True), ("cheers mate", True), ("thx so much", True),
     ("好嘞 辛苦啦", True), ("早呀", True), ("...", True),
@@ -201,14 +200,6 @@ def test_a_block_says_what_it_leaves_out_and_why():
 )  # fmt: skip
 def test_a_message_that_no_memory_helps(message, is_one):
     assert is_one == asks_nothing(message)
-
-
-def test_a_long_message_is_no_small_talk_and_a_long_turn_tells_something():
-    """Whatever their sentences do: judging each would hold up the loop."""
-    thanks, asked = "cheers mate. " * 20, "where do you think is my car? " * 20
-    assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
-    lines = [said(asked[:90], "1"), said(asked, "2"), LIVES]
-    assert lines[1:] == composed("where do i live", lines).shown
 
 
 @every_case(

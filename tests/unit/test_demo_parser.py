@@ -17,21 +17,6 @@ SESSION = "## 2026-03-02 08:40 +02:00 monday\nuser: I moved. Time: 9:30\nagent: 
 QUESTIONS = "## Questions\n- ask: Did Ana move?\n  expect: moved\n"
 
 
-def test_a_script_is_read_whole():
-    script = parse_script(f"{OPENING}\n{SESSION}\n{QUESTIONS}")
-    assert ("A title: with a colon", "ana", "helper") == (script.title, script.user, script.agent)
-    [session] = script.conversations
-    assert "monday" == session.session_id
-    first, second = session.turns
-    assert ("user", "I moved. Time: 9:30", "monday-01") == (
-        first.speaker, first.text, first.event_id,
-    )  # fmt: skip
-    assert ("agent", "Noted.", "monday-02") == (second.speaker, second.text, second.event_id)
-    assert datetime(2026, 3, 2, 6, 40, tzinfo=UTC) == first.said_at
-    assert timedelta(minutes=1) == second.said_at - first.said_at
-    assert [Question(ask="Did Ana move?", expect="moved")] == script.questions
-
-
 @every_case(
     ("", "begins with"),
     (SESSION, "begins with"),
@@ -50,17 +35,13 @@ def test_what_is_no_script_is_refused_with_its_line(text, complaint):
 
 
 @every_case("en", "zh")
-def test_the_conversations_that_ship_are_complete(spoken):
+def test_the_conversations_that_ship_are_complete_and_their_answers_are_said_in_no_question(spoken):
     script = load_script(spoken)
     turns = [turn for conversation in script.conversations for turn in conversation.turns]
     assert (5, 8) == (len(script.conversations), len(script.questions))
     assert len(turns) == len({turn.event_id for turn in turns})
     assert all(one.said_at < next_one.said_at for one, next_one in pairwise(turns))
     assert {"en", "zh"} == {language(question.ask) for question in script.questions}
-
-
-@every_case("en", "zh")
-def test_no_question_holds_its_answer_and_every_answer_was_said(spoken):
     script = load_script(spoken)
     said = [turn.text for c in script.conversations for turn in c.turns if turn.speaker == "user"]
     for question in script.questions:
@@ -69,10 +50,23 @@ def test_no_question_holds_its_answer_and_every_answer_was_said(spoken):
         assert question.ask not in said
 
 
-def test_a_question_is_answered_whatever_the_case():
+def test_a_script_is_read_whole_its_questions_in_any_case_and_a_short_text_is_its_excerpt():
     question = Question(ask="?", expect="Fridays")
     assert question.is_answered_by("No meetings on FRIDAYS.")
     assert not question.is_answered_by("No meetings on Friday.")
+    assert "I moved." == excerpt("I  moved.", "elsewhere", 100)
+    script = parse_script(f"{OPENING}\n{SESSION}\n{QUESTIONS}")
+    assert ("A title: with a colon", "ana", "helper") == (script.title, script.user, script.agent)
+    [session] = script.conversations
+    assert "monday" == session.session_id
+    first, second = session.turns
+    assert ("user", "I moved. Time: 9:30", "monday-01") == (
+        first.speaker, first.text, first.event_id,
+    )  # fmt: skip
+    assert ("agent", "Noted.", "monday-02") == (second.speaker, second.text, second.event_id)
+    assert datetime(2026, 3, 2, 6, 40, tzinfo=UTC) == first.said_at
+    assert timedelta(minutes=1) == second.said_at - first.said_at
+    assert [Question(ask="Did Ana move?", expect="moved")] == script.questions
 
 
 @every_case("word ", "字")
@@ -83,7 +77,3 @@ def test_an_excerpt_is_short_and_keeps_the_answer(before, filler):
     assert "Northwind" in shown
     assert cell_len(shown) <= 105
     assert shown.strip("…") in " ".join(text.split())
-
-
-def test_a_short_text_is_its_own_excerpt():
-    assert "I moved." == excerpt("I  moved.", "elsewhere", 100)

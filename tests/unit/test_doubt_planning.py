@@ -104,7 +104,21 @@ def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     assert ({"confirmed": 1} if expected else {}) == planning.doubt_counts(made)
 
 
-def test_a_doubt_of_the_same_run_leaves_a_mark_unless_it_is_settled_in_it():
+def test_a_doubtful_fact_is_closed_and_a_doubt_is_one_mark_that_is_kept_until_it_is_settled():
+    held = known(draft(1), 1, doubted=3)
+    moved = plan([draft(5, value="Austin")], [held])
+    [opened] = moved.opened
+    assert ({HELD: day(5)}, "Austin", None) == (moved.closed, opened.draft.value, opened.doubted_at)
+    assert {HELD: day(5)} == plan([draft(5, "retract")], [held]).closed
+    assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
+    ended = replace(known(draft(1), 1), valid_until=day(2))
+    assert {} == plan([doubt(3)], [ended]).doubted
+    [(kept, _)] = plan([doubt(3)]).retracted
+    late = plan([draft(1)], retractions=[kept])
+    assert ([day(3)], {}) == ([one.doubted_at for one in late.opened], late.closed)
+    assert [None] == [one.doubted_at for one in plan([draft(4)], retractions=[kept]).opened]
+    other = plan([draft(1, value="Austin")], retractions=[kept])
+    assert [(None, None)] == [(one.doubted_at, one.valid_until) for one in other.opened]
     held = known(draft(1), 1)
     assert {} == plan([doubt(3), draft(4)], [held]).doubted
     assert {HELD: day(5)} == plan([doubt(3), draft(4), doubt(5)], [held]).doubted
@@ -115,26 +129,23 @@ def test_a_doubt_of_the_same_run_leaves_a_mark_unless_it_is_settled_in_it():
     assert [day(2)] == [one.doubted_at for one in made.opened]
     assert ({}, {"doubted": 1}) == (made.doubted, planning.doubt_counts(made))
     assert [None] == [one.doubted_at for one in plan([draft(1), doubt(2), draft(3)]).opened]
-
-
-def test_a_doubtful_fact_is_closed_and_one_that_ended_is_not_doubted():
-    held = known(draft(1), 1, doubted=3)
-    moved = plan([draft(5, value="Austin")], [held])
-    [opened] = moved.opened
-    assert ({HELD: day(5)}, "Austin", None) == (moved.closed, opened.draft.value, opened.doubted_at)
-    assert {HELD: day(5)} == plan([draft(5, "retract")], [held]).closed
-    assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
-    ended = replace(known(draft(1), 1), valid_until=day(2))
-    assert {} == plan([doubt(3)], [ended]).doubted
-
-
-def test_a_doubt_is_kept_for_a_turn_that_is_read_later():
-    [(kept, _)] = plan([doubt(3)]).retracted
-    late = plan([draft(1)], retractions=[kept])
-    assert ([day(3)], {}) == ([one.doubted_at for one in late.opened], late.closed)
-    assert [None] == [one.doubted_at for one in plan([draft(4)], retractions=[kept]).opened]
-    other = plan([draft(1, value="Austin")], retractions=[kept])
-    assert [(None, None)] == [(one.doubted_at, one.valid_until) for one in other.opened]
+    spouse = doubt(1, slot="relation.wife", value="Mia", functional=False)
+    assert [] == triples_of([spouse])
+    bare = doubt(1, statement="", value="")
+    [kept] = validated(Extraction(facts=[bare]), {"1"}).extraction.facts
+    assert "doubt" == kept.operation
+    assert ["assert"] == [one.operation for one in planning.without_moot([doubt(1), draft(1)])]
+    assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
+    value = {"content": "x", "metadata": {"slot": "residence"}}
+    with_mark = marked(value, day(1))
+    assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
+    assert value == marked(with_mark, None) == marked(value, None)
+    for other in (None, "x", {}, {"metadata": 1}, {"metadata": {"doubted_at": "x", "slot": "s"}},
+                  {"metadata": {"doubted_at": "2026-03-01", "slot": "s"}},
+                  {"metadata": {"doubted_at": "2026-03-01T00:00:00+00:00"}}):  # fmt: skip
+        assert doubted_at(other) is None, other
+    assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
+    assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 
 
 @every_case(
@@ -175,29 +186,6 @@ def applied(
             stated_at=[at], doubted_at=one.doubted_at,
         )  # fmt: skip
     return found
-
-
-def test_a_doubt_says_nothing_else():
-    spouse = doubt(1, slot="relation.wife", value="Mia", functional=False)
-    assert [] == triples_of([spouse])
-    bare = doubt(1, statement="", value="")
-    [kept] = validated(Extraction(facts=[bare]), {"1"}).extraction.facts
-    assert "doubt" == kept.operation
-    assert ["assert"] == [one.operation for one in planning.without_moot([doubt(1), draft(1)])]
-    assert ["doubt"] == [one.operation for one in planning.without_moot([doubt(1)])]
-
-
-def test_the_mark_is_one_key_of_the_metadata_in_the_language_of_the_text():
-    value = {"content": "x", "metadata": {"slot": "residence"}}
-    with_mark = marked(value, day(1))
-    assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
-    assert value == marked(with_mark, None) == marked(value, None)
-    for other in (None, "x", {}, {"metadata": 1}, {"metadata": {"doubted_at": "x", "slot": "s"}},
-                  {"metadata": {"doubted_at": "2026-03-01", "slot": "s"}},
-                  {"metadata": {"doubted_at": "2026-03-01T00:00:00+00:00"}}):  # fmt: skip
-        assert doubted_at(other) is None, other
-    assert "User lives in Boston. (perhaps no longer)" == uncertain("User lives in Boston.")
-    assert "用户住在波士顿。（可能已不再如此）" == uncertain("用户住在波士顿。")
 
 
 @every_case(

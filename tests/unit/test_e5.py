@@ -103,7 +103,7 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(network):
     assert np.allclose(alone[::-1], network.vectors(texts[::-1], "passage"), atol=1e-6)
 
 
-def test_unrelated_texts_have_small_cosines_in_and_across_languages(network):
+def test_unrelated_texts_have_small_cosines_and_threads_compute_centred_vectors_as_one(network):
     texts = [*ENGLISH[:9], *CHINESE[:9]]
     all_cosines = network.vectors(texts, "query") @ network.vectors(texts, "passage").T
     for asked, told in product((slice(9), slice(9, 18)), repeat=2):
@@ -112,9 +112,6 @@ def test_unrelated_texts_have_small_cosines_in_and_across_languages(network):
         assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model are above 0.7
         assert list(range(9)) == cosines.argmax(axis=1).tolist()
         assert np.diag(cosines).min() > unrelated.mean() + 0.2
-
-
-def test_centred_vectors_are_shifted_by_what_all_of_them_share():
     axis = np.array([0.0, 0.0, 0.6, 0.8], np.float32)
     means: dict[TextKind, Array] = {
         "query": np.array([0.5, 0, 0, 0], np.float32),
@@ -134,9 +131,6 @@ def test_centred_vectors_are_shifted_by_what_all_of_them_share():
     )  # fmt: skip
     nothing = means["query"][None, :]
     assert np.allclose(np.sqrt(0.2) * axis, shifted.centred(nothing, "query"))
-
-
-def test_threads_compute_what_one_does(network):
     texts = [*ENGLISH[:2], *CHINESE[:2]]
     expected = network.vectors(texts, "query")
     with ThreadPoolExecutor(4) as threads:
@@ -167,21 +161,6 @@ def test_a_forked_child_computes_as_its_parent_and_onnxruntime_leaves_no_mark(tm
     assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 
-def test_batches_hold_all_and_not_too_much():
-    lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
-    found = batches(lengths)
-    assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
-    for batch in found:
-        assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
-    assert [] == batches([])
-
-
-def test_the_vectors_keep_their_name():
-    found = embedder_of("multilingual-e5-small-centred-1")
-    assert isinstance(found, E5Embedder)
-    assert embedder_of("letters") is None
-
-
 @pytest.mark.parametrize("size", [0, 3, 100, 4_000_000, 40_000_000])
 def test_a_file_that_is_cut_off_is_named(tmp_path, size):
     path = tmp_path / "cut.bin"
@@ -198,16 +177,25 @@ def test_another_file_is_named(tmp_path):
         E5File(path)
 
 
-def test_the_shipped_graphs_are_what_the_benchmark_makes():
+def test_the_shipped_graphs_are_those_of_the_benchmark_and_batches_hold_all_under_one_name():
     onnx = pytest.importorskip("onnx")
     from benchmarks.e5_graph import build
 
     for name, graph in build(E5File(shipped_file())).items():
         stored = Path(e5_network.__file__).with_name(name)
         assert graph == onnx.load_model_from_string(stored.read_bytes())
+    lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
+    found = batches(lengths)
+    assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
+    assert [] == batches([])
+    found = embedder_of("multilingual-e5-small-centred-1")
+    assert isinstance(found, E5Embedder)
+    assert embedder_of("letters") is None
 
 
-def test_pieces_are_those_of_the_vector_and_stand_in_the_text_as_given(network):
+def test_pieces_stand_in_the_text_as_given_and_a_vector_changes_no_reading(network):
     for text in (*ODD, *ENGLISH, *CHINESE):
         found = network._tokenizer.located(text)
         assert [one[0] for one in found] == network._tokenizer(text), text
@@ -217,9 +205,6 @@ def test_pieces_are_those_of_the_vector_and_stand_in_the_text_as_given(network):
     assert [
         text[start:end] for text in ("Ａ b",) for _, start, end in network._tokenizer.located(text)
     ] == ["Ａ", "b"]
-
-
-def test_a_reading_is_the_same_whether_the_vector_was_made_before_or_not(network):
     text = "my lad Otis starts reception in sept"
     network._kept.clear()
     network._kept_tokens = 0

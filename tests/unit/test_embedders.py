@@ -67,7 +67,7 @@ async def test_langchain_embeddings_embed_queries_their_own_way(given):
     assert np.allclose([1 / math.sqrt(10), 3 / math.sqrt(10)], query)
 
 
-def test_an_async_embedder_survives_a_change_of_loop():
+def test_an_async_embedder_survives_a_change_of_loop_and_slices_are_short_and_lose_nothing():
     loops = []
 
     async def remembers_its_loop(texts: list[str]) -> list[list[float]]:
@@ -78,11 +78,16 @@ def test_an_async_embedder_survives_a_change_of_loop():
     for _ in range(3):
         asyncio.run(embedder.embed_query("a"))  # type: ignore[arg-type]
     assert 1 == len(set(loops))
+    texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
+    found = [list(part) for part in slices(texts, 3)]
+    assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
+    assert len(texts[3]) > MAX_CHARACTERS
 
 
 @every_case(
     ([[math.nan, 1.0]], "NaN"), ([[math.inf, 1.0]], "infinite"),
     ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"), ([[1.0, 2.0], [1.0]], "unequal length"),
+    ([[0.5] * 20_000], "vectors of 20,000 numbers, and a database holds at most 16,000"),
     ([], "shape"), ([[]], "shape"), ("text", "no numbers|shape"), (None, "shape|no numbers"),
 )  # fmt: skip
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):
@@ -144,7 +149,7 @@ class Recording(UseEmbedder):
         return [[float(text), 1.0] for text in texts]
 
 
-async def test_a_query_waits_for_one_slice_of_passages_at_most():
+async def test_a_query_waits_for_one_slice_at_most_and_what_is_brief_for_nothing_else():
     embedder = Recording()
     passages = asyncio.create_task(embedder.embed_passages([str(n) for n in range(7)]))
     await asyncio.to_thread(embedder.began.wait, 60)
@@ -155,9 +160,6 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most():
     await query
     assert [["0", "1"], ["100"], ["2", "3"], ["4", "5"], ["6"]] == embedder.given
     assert np.allclose(range(7), vectors[:, 0] / vectors[:, 1])
-
-
-async def test_passages_are_never_put_off_for_ever():
     thread, done = batching.ModelThread("test"), []
     held = threading.Event()
     first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
@@ -170,9 +172,6 @@ async def test_passages_are_never_put_off_for_ever():
     assert batching.MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
     with pytest.raises(ZeroDivisionError):
         await asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
-
-
-async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
     thread, held, begun = batching.ModelThread("test"), threading.Event(), threading.Event()
     here = threading.get_ident()
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
@@ -193,13 +192,6 @@ async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
     with pytest.raises(ZeroDivisionError):
         await thread.run(lambda: 1 // 0, urgent=True, brief=True)
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
-
-
-def test_slices_are_short_and_lose_nothing():
-    texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
-    found = [list(part) for part in slices(texts, 3)]
-    assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
-    assert len(texts[3]) > MAX_CHARACTERS
 
 
 @pytest.mark.tail
@@ -245,7 +237,7 @@ async def held(
     return batches, task, waiting
 
 
-async def test_what_waits_is_embedded_together_as_far_as_it_fits():
+async def test_what_waits_is_embedded_together_as_far_as_it_fits_and_nothing_is_lost():
     model, other = Model(), Model()
     # One more than four texts, too many characters, and another model.
     wanted = [batch(model.encode, *texts) for texts in ("1", "23", "45", ["6" * 19])]
@@ -256,9 +248,6 @@ async def test_what_waits_is_embedded_together_as_far_as_it_fits():
     assert [["0"], ["1", "2", "3"], ["4", "5"], ["6" * 19]] == model.given
     assert [["7"]] == other.given
     assert [[0.0], [1.0], [2.0, 3.0], [4.0, 5.0], [float(np.float32("6" * 19))], [7.0]] == found
-
-
-async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
     batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
     await batches.embed(batch(model.encode, "1"), urgent=True, brief=True)
@@ -267,37 +256,6 @@ async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
     await asyncio.gather(*(batches.embed(one, urgent=True, brief=True) for one in both))
     assert [["1"], ["2", "3"]] == model.given
     assert threading.get_ident() != model.threads[1]
-
-
-async def test_an_error_is_told_to_everybody_it_befell():
-    model = Model()
-    bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
-    batches, first, waiting = await held(model, *bad)
-    model.go_on.set()
-    await first
-    for task in waiting:
-        with pytest.raises(ValueError, match="bad"):
-            await task
-    again = await batches.embed(batch(model.encode, "8"), urgent=True, brief=True)
-    assert [[8.0]] == again.tolist()
-
-
-async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
-    model = Model()
-    wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
-    _, first, waiting = await held(model, *wanted, brief=True)
-    for task in waiting[::2]:
-        task.cancel()
-    await asyncio.sleep(0)
-    model.go_on.set()
-    await first
-    found = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [float(number) for number in (2, 4, 6, 8)] == [float(one[0][0]) for one in found[1::2]]
-    assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
-    assert [["0"], ["2", "4", "6", "8"]] == model.given
-
-
-async def test_many_threads_and_loops_lose_nothing():
     batches, model = batching.ModelBatches("test"), Model()
     model.go_on.set()
 
@@ -311,3 +269,28 @@ async def test_many_threads_and_loops_lose_nothing():
 
     threads = (asyncio.to_thread(asyncio.run, many(1000 * place)) for place in range(6))
     assert [[True] * 100] * 6 == await asyncio.gather(*threads)
+
+
+async def test_an_error_is_told_to_all_it_befell_and_who_gives_up_keeps_nobody_waiting():
+    model = Model()
+    bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
+    batches, first, waiting = await held(model, *bad)
+    model.go_on.set()
+    await first
+    for task in waiting:
+        with pytest.raises(ValueError, match="bad"):
+            await task
+    again = await batches.embed(batch(model.encode, "8"), urgent=True, brief=True)
+    assert [[8.0]] == again.tolist()
+    model = Model()
+    wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
+    _, first, waiting = await held(model, *wanted, brief=True)
+    for task in waiting[::2]:
+        task.cancel()
+    await asyncio.sleep(0)
+    model.go_on.set()
+    await first
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [float(number) for number in (2, 4, 6, 8)] == [float(one[0][0]) for one in found[1::2]]
+    assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
+    assert [["0"], ["2", "4", "6", "8"]] == model.given

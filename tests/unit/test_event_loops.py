@@ -47,17 +47,6 @@ async def cancelled(work: Work, grace_s: float | None) -> asyncio.Task[int]:
     return caller
 
 
-async def test_a_cancelled_caller_waits_for_the_end(unhandled):
-    work = Work()
-    caller = await cancelled(work, None)
-    assert not caller.done()
-    work.may_end.set()
-    await asyncio.wait([caller])
-    assert caller.cancelled() and not work.was_cancelled
-    gc.collect(1)  # of what this test made
-    assert [] == unhandled
-
-
 @pytest.mark.parametrize("is_stubborn", [False, True])
 async def test_after_the_grace_the_work_is_cancelled_too(is_stubborn, unhandled):
     work = Work(is_stubborn=is_stubborn)
@@ -84,12 +73,20 @@ async def test_a_second_cancellation_ends_the_wait(grace_s, unhandled):
     assert [] == unhandled
 
 
-async def test_a_result_and_an_error_reach_the_caller():
+async def test_a_result_and_an_error_reach_the_caller_who_waits_for_the_end_if_cancelled(unhandled):
     assert 42 == await until_done(forty_two(), grace_s=1)
     work = Work()
     work.may_end.set()
     with pytest.raises(OSError, match="the answer is an error"):
         await until_done(work.run())
+    work = Work()
+    caller = await cancelled(work, None)
+    assert not caller.done()
+    work.may_end.set()
+    await asyncio.wait([caller])
+    assert caller.cancelled() and not work.was_cancelled
+    gc.collect(1)  # of what this test made
+    assert [] == unhandled
 
 
 async def forty_two() -> int:

@@ -40,16 +40,13 @@ NAMED = {
 }
 
 
-def test_each_import_names_the_extra_to_install():
+def test_each_import_of_a_package_of_extras_names_the_extra_to_install_in_an_error_of_both():
     code = TRY.format(statements=list(NAMED))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     lines = ran.stdout.splitlines()
     assert len(NAMED) == len(lines), ran.stderr
     for extra, line in zip(NAMED.values(), lines, strict=True):
         assert line.endswith(f"is not installed: run pip install 'pg-hippocampus[{extra}]'")
-
-
-def test_it_is_an_error_of_the_project_and_of_an_import_for_packages_of_extras_alone():
     with pytest.raises(ExtraMissing) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'google.adk'", name="google.adk")
     assert isinstance(failure.value, MemoryCoreError) and isinstance(failure.value, ImportError)

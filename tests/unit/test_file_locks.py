@@ -53,7 +53,7 @@ def forked(first: Callable[[], None] = lambda: None) -> Iterator[None]:
         os.close(tell)
 
 
-def test_a_lock_is_taken_once_or_shared_and_no_fork_keeps_that_of_its_parent(path):
+def test_a_lock_is_taken_once_or_shared_and_a_fork_neither_keeps_nor_gives_up_its_parents(path):
     with locked(path):
         assert not is_free(path)
     with locked(path, shared=True), locked(path, shared=True, wait=False):
@@ -64,9 +64,6 @@ def test_a_lock_is_taken_once_or_shared_and_no_fork_keeps_that_of_its_parent(pat
         fork.__enter__()
     assert is_free(path)
     fork.__exit__(None, None, None)
-
-
-def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path):
     begun, tell = os.pipe()
     wait, end = os.pipe()
     parent = os.fork()
@@ -82,9 +79,6 @@ def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path):
     assert is_free(path)
     for descriptor in (end, wait, begun, tell):
         os.close(descriptor)
-
-
-def test_a_fork_does_not_give_up_the_lock_of_its_parent_and_may_share_one(path):
     descriptor = open_lock(path)
     lock(descriptor)
     with forked(lambda: close_lock(descriptor)):

@@ -1,8 +1,10 @@
 """Which turns ask to forget a topic, and which texts are about it."""
 
 from every_case import every_case
+from turns import said
 
-from shared_core.extraction.forget_requests import forget_requests, is_about, topic_request
+from shared_core.extraction.forget_requests import forget_requests, topic_request
+from shared_core.extraction.forget_topics import is_about, turns_to_forget
 
 ASKED = {
     "Forget what I said about Theo": "Theo", "forget everything i told you about theo pls": "theo",
@@ -99,7 +101,10 @@ NOT_ASKED = (
     "what happens when I say take Anna out of your memory?",
     "did I tell you about Anna? she forgot me", "help me forget Julia, any tips?",
     "我想把阿强忘了", "教我忘掉阿强", "帮我把小王从名单里删掉",
-    "remove any mention of my divorce from the bio",
+    "remove any mention of my divorce from the bio", "忘了阿泽吧，晚饭算五个人的",
+    "forget about my work", "delete my address from this letter", "did you forget my address?",
+    "forget my work, let's go to the beach", "忘记我的工作吧，咱们聊聊猫", "帮我把简历里的地址删掉",
+    "I forgot what I just said", "你忘了我刚才说的话", "forget about work for a second",
     "please don't bring up Sarah when you talk to my mom", "不要跟我妈提我怀孕的事",
     "don't bring Tom up to the attic", "stop mentioning Anna to my mom in the emails",
     "leave Anna out of this", "don't drop Theo", "ok forget my mom, what should I cook",
@@ -165,11 +170,33 @@ def test_a_text_is_about_a_topic_if_it_holds_its_words(topic, text, expected):
     assert is_about(request, text) is expected
 
 
-def test_other_names_of_a_topic_count():
-    request = topic_request("my brother")
-    assert request is not None
-    assert request.bare_topic == "brother"
-    assert is_about(request, "Emil is eight.", ["Emil"])
+MAREK = "my brother is called marek/my brother lives in gdansk/i work at ikea"
+WORK = "I work at Ikea/My mum works at Shell/The shower does not work/My work bores me"
+HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别告诉别人"
+
+
+@every_case(
+    (MAREK, "forget everything about marek", "01"), (MAREK, "forget what i said about ikea", "2"),
+    (MAREK, "forget everything about my brother and please forget my job", "01"),
+    (MAREK, "forget where my brother lives", "1"), (MAREK, "please forget my job and marek", "012"),
+    (MAREK, "Forget what I told you about Marek, I live in Leeds now", "01"),
+    (MAREK, "forget what I just said", "2"), (MAREK, "please forget my name", ""),
+    (WORK, "please forget about my work", "03"), (HOME, "删掉我的地址", "03"),
+    (HOME, "删除我的住址、工作", "02"), (HOME, "把我妈的事忘了吧", "1"),
+    ("I bought a rose/My friend Rose moved/The sun rose", "Forget everything about Rose", "1"),
+    ("mark my words/my colleague Mark is loud/top marks", "forget everything about Mark", "1"),
+    ("Art is my uncle/I have an art class/Uncle Art smokes", "forget all you know about Art", "02"),
+    ("I hope so/My boss Hope is kind/Hope sings", "please forget everything about Hope", "12"),
+    ("We marry in April/April is my cousin", "forget what I said about April", "1"),
+    ("Nora is a vet/Theo bakes/Ann sings", "Forget everything about Theo and Nora", "01"),
+    ("小雨是我女朋友/今天下小雨/我和小雨去看海", "把小雨的事忘了吧", "02"),
+    ("我同事叫高兴/我今天很高兴/高兴要调走了", "忘掉我说的高兴的事", "02"),
+    ("我弟弟叫阿泽/我住在杭州/阿泽下周来看我", "把我弟弟的事忘了吧，我喜欢茶", "02"),
+    ("我有糖尿病/我奶奶有哮喘/我住在杭州", "请忘掉我的病", "0"),
+)  # fmt: skip
+def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request_, gone):
+    turns = [said(str(place), text) for place, text in enumerate([*texts.split("/"), request_])]
+    assert gone == "".join(sorted(turns_to_forget(turns, ()) - {turns[-1].event_id}))
 
 
 @every_case("", "it", "the", "他", "?")

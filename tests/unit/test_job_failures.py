@@ -1,5 +1,7 @@
 """What may be told of a failed job, and how long it waits."""
 
+import re
+
 import pytest
 from every_case import every_case
 
@@ -11,10 +13,23 @@ from shared_core.models.failures import model_failure
 SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"
 
 
-def test_a_reason_keeps_our_words_and_no_others():
+def test_a_reason_keeps_our_words_and_no_others_and_waits_grow_and_end():
     assert "ModelOutputInvalid: no JSON" == reason(ModelOutputInvalid("no JSON"))
     assert "ValueError" == reason(ValueError(SAID))
     assert 400 > len(reason(ModelUnavailable("x" * 10_000)))
+    with pytest.raises(ValueError) as raised:
+        try:
+            raise OSError(SAID)
+        except OSError as error:
+            raise ValueError(SAID) from error
+    place = r" at test_job_failures.py:\d+"
+    assert re.fullmatch(f"ValueError{place}, from OSError{place}", reason(raised.value))
+    for strategy, longest in ((POISON, 600), (OUTAGE, 300)):
+        waits = [wait_s(strategy, attempt) for attempt in (1, 3, 6, 50)]
+        assert sorted(waits) == waits and longest == waits[-1]
+    assert 30 <= pause_s(ModelQuotaExceeded("", retry_after_s=30), 9) <= 33
+    assert pause_s(ModelQuotaExceeded("", retry_after_s=1e9), 1) <= 1.1 * LONGEST_PAUSE_S
+    assert pause_s(ModelQuotaExceeded(""), 1) <= 10
 
 
 @every_case((429, ModelQuotaExceeded), (500, ModelUnavailable))
@@ -45,12 +60,3 @@ def test_a_language_model_that_fails_is_quoted_by_its_type(said):
             raise model_failure("tiny", error) from error
     told = "ModelUnavailable: language model 'tiny' failed: status 503, Refused"
     assert told == reason(raised.value).rstrip(": ")
-
-
-def test_waits_grow_and_end_somewhere():
-    for strategy, longest in ((POISON, 600), (OUTAGE, 300)):
-        waits = [wait_s(strategy, attempt) for attempt in (1, 3, 6, 50)]
-        assert sorted(waits) == waits and longest == waits[-1]
-    assert 30 <= pause_s(ModelQuotaExceeded("", retry_after_s=30), 9) <= 33
-    assert pause_s(ModelQuotaExceeded("", retry_after_s=1e9), 1) <= 1.1 * LONGEST_PAUSE_S
-    assert pause_s(ModelQuotaExceeded(""), 1) <= 10

@@ -27,9 +27,34 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text, width):
     assert all(line.startswith("   ") for line in lines)
 
 
-def test_words_stay_whole_and_no_line_begins_with_punctuation():
+def test_words_styles_and_commands_survive_wrapping_and_a_wide_table_becomes_blocks(monkeypatch):
     assert set(ENGLISH.split()) == {word for line in shown(ENGLISH, 30) for word in line.split()}
     assert all(line[0] not in "，。！" for width in range(10, 60) for line in shown(CHINESE, width))
+    table = Grid(names=("key", "value", "since"), rows=[(ID, "x", "2026"), (ID, "y", "")])
+    block = [f"key    {ID}", "value  x", "since  2026", ""]
+    assert [*block, f"key    {ID}", "value  y"] == shown(table, 48)
+    assert f"{ID}  x      2026" in shown(table, 60)
+    table = Grid(names=("n", "memory"), rows=[("1", CHINESE * 20), ("2", "")], right=frozenset({0}))
+    assert [f"n  {'memory'}", f"1  {CHINESE * 20}", "2"] == [
+        line for line in shown(table, UNBROKEN) if "─" not in line
+    ]
+    lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
+    assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
+    assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
+    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
+    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
+    command = "hippocampus recall my_app ana 'Where do I live?' --uri postgresql://user@host/db"
+    assert [f"  {command}"] == shown(Typed(command), 100)
+    lines = shown(Typed(command), 50)
+    assert max(map(cell_len, lines)) <= 50
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
+    monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
+    with speaking("en"):
+        assert "memory" == t("memory", "记忆")
+        with speaking(None):
+            assert "en" == spoken_language()
+    assert "记忆" == t("memory", "记忆")
 
 
 @every_case(50, 60, 80, 120)
@@ -40,34 +65,6 @@ def test_a_table_keeps_ids_whole_at_every_width(width):
     assert max(map(cell_len, lines)) <= width
     assert any(ID in line for line in lines)
     assert all("…" not in line for line in lines)
-
-
-def test_a_table_that_does_not_fit_becomes_blocks_of_lines_but_in_a_pipe():
-    table = Grid(names=("key", "value", "since"), rows=[(ID, "x", "2026"), (ID, "y", "")])
-    block = [f"key    {ID}", "value  x", "since  2026", ""]
-    assert [*block, f"key    {ID}", "value  y"] == shown(table, 48)
-    assert f"{ID}  x      2026" in shown(table, 60)
-    table = Grid(names=("n", "memory"), rows=[("1", CHINESE * 20), ("2", "")], right=frozenset({0}))
-    assert [f"n  {'memory'}", f"1  {CHINESE * 20}", "2"] == [
-        line for line in shown(table, UNBROKEN) if "─" not in line
-    ]
-
-
-def test_a_style_survives_the_wrapping_and_a_text_commands_no_terminal():
-    lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
-    assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
-    assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
-    [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
-    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
-
-
-def test_a_command_to_copy_is_continued_with_backslashes():
-    command = "hippocampus recall my_app ana 'Where do I live?' --uri postgresql://user@host/db"
-    assert [f"  {command}"] == shown(Typed(command), 100)
-    lines = shown(Typed(command), 50)
-    assert max(map(cell_len, lines)) <= 50
-    assert all(line.endswith(" \\") for line in lines[:-1])
-    assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
 
 
 @every_case(
@@ -86,12 +83,3 @@ def test_a_command_to_copy_is_continued_with_backslashes():
 )  # fmt: skip
 def test_the_language_is_chinese_only_where_the_environment_says_so(environment, expected):
     assert expected == language_of(environment)
-
-
-def test_a_block_speaks_its_own_language(monkeypatch):
-    monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
-    with speaking("en"):
-        assert "memory" == t("memory", "记忆")
-        with speaking(None):
-            assert "en" == spoken_language()
-    assert "记忆" == t("memory", "记忆")

@@ -66,12 +66,7 @@ def test_the_more_diversity_the_later_what_repeats(diversity, expected):
     assert [TEA[at] for at in expected[:2]] == diversified(TEA, 2, diversity)
 
 
-def test_chinese_texts_are_compared_by_their_characters_and_pairs():
-    hits = [hit(3.0, "她喜欢喝绿茶"), hit(2.9, "她喜欢喝绿茶的"), hit(2.5, "狗叫旺财")]
-    assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
-
-
-def test_the_best_are_compared_the_rest_follows_and_texts_without_words_are_like_nothing():
+def test_the_best_are_compared_chinese_ones_by_characters_and_the_rest_follows():
     same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST_DIVERSIFIED + 5)]
     other = hit(-float(MOST_DIVERSIFIED) - 9, "Bob sails")
     hits = [*same[:-1], other, same[-1]]
@@ -80,6 +75,8 @@ def test_the_best_are_compared_the_rest_follows_and_texts_without_words_are_like
     assert 0.0 == jaccard(frozenset(), frozenset())
     assert [0, 1] == marginally_relevant([1.0, 0.5], [frozenset(), frozenset()], 5, 0.9)
     assert [] == diversified([], 5, 0.5)
+    hits = [hit(3.0, "她喜欢喝绿茶"), hit(2.9, "她喜欢喝绿茶的"), hit(2.5, "狗叫旺财")]
+    assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
 
 
 @given(TEXTS, st.integers(0, 10), st.floats(0.01, 1))

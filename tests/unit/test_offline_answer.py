@@ -44,6 +44,11 @@ def test_any_other_message_is_noted(message):
     ("i moved to rome/I used to live in Oslo/i moved to bed/where do I live", "i moved to rome"),
     ("I work at Shell/I joined Tesco/I worked at Aldi before/where do I work", "I joined Tesco"),
     ("我住在上海/上周搬到北京了/我以前住苏州/我住哪儿", "上周搬到北京了"),
+    ("im 34/how old am i again", "im 34"), ("my wife is Ana/wife name", "my wife is Ana"),
+    ("I live in Rome/my town", "I live in Rome"), ("我有两个孩子/我几个娃来着", "我有两个孩子"),
+    ("我生日五月三号/生日", "我生日五月三号"), ("my kid is Mia/kids names", "my kid is Mia"),
+    ("I live in Rome/please forget my address/where do I live", ""),
+    ("Theo bakes/forget what I said about Theo/who is Theo?", ""),
     ("我是老师/我是做什么的", "我是老师"), ("我以前住苏州/我以前住哪", "我以前住苏州"),
 )  # fmt: skip
 def test_a_question_is_answered_by_what_the_user_said_last_in_its_thread(texts, quoted):

@@ -80,13 +80,25 @@ def test_a_chinese_question_of_how_it_was_before_is_as_well(query):
     assert [(1, 0)] == pairs(query, *told)
 
 
-def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone():
+def test_a_fact_is_overtaken_by_a_turn_of_its_user_alone_and_the_most_similar_count(monkeypatch):
     fact = turn(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
     bobs = turn(text=SHOP.text, day=2, author="bob", role="agent")
     assert [(0, 1)] == pairs(WORK, fact, SHOP)
     assert [] == pairs(WORK, fact, bobs)
     later = turn(text="User now works at a bank.", day=5, kind="semantic", author=None, role=None)
     assert [] == pairs(WORK, SHOP, later), "a fact tells no change"
+    told = [turn(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
+    assert [(0, 1)] == pairs(WORK, *told)
+    assert [] == pairs("zebra?", BANK, SHOP)
+    assert [] == pairs("?", BANK, SHOP)
+    assert not changes.tells_change("x " * 500_000 + "now")
+    monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
+    told = [
+        turn(text=BANK.text, day=1, similarity=0.6),
+        turn(text=BANK.text, day=1, similarity=0.4),
+        turn(text=SHOP.text, day=2, similarity=0.5),
+    ]
+    assert [(0, 2)] == pairs(WORK, *told)
 
 
 @every_case(
@@ -99,26 +111,6 @@ def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone():
 )
 def test_what_overtakes_nothing(other):
     assert [] == pairs(WORK, BANK, other)
-
-
-def test_without_vectors_words_alone_tell():
-    told = [turn(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
-    assert [(0, 1)] == pairs(WORK, *told)
-
-
-def test_of_many_the_most_similar_are_compared(monkeypatch):
-    monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
-    told = [
-        turn(text=BANK.text, day=1, similarity=0.6),
-        turn(text=BANK.text, day=1, similarity=0.4),
-        turn(text=SHOP.text, day=2, similarity=0.5),
-    ]
-    assert [(0, 2)] == pairs(WORK, *told)
-
-
-def test_a_query_whose_words_nobody_holds_overtakes_nothing():
-    assert [] == pairs("zebra?", BANK, SHOP)
-    assert [] == pairs("?", BANK, SHOP)
 
 
 @every_case(
@@ -143,10 +135,6 @@ def test_questions_of_how_it_was(query, expected):
     assert changes.asks_how_it_was(query) is expected
 
 
-def test_a_text_without_end_takes_no_time():
-    assert not changes.tells_change("x " * 500_000 + "now")
-
-
 @every_case(
     ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]), ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
     ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]), ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
@@ -159,13 +147,10 @@ def test_each_stands_just_above_what_it_overtakes(scores, chain, order):
     assert given.tolist() == scores
 
 
-def test_other_weights_are_in_use_until_the_end_of_their_context():
+def test_other_weights_of_known_features_are_in_use_until_the_end_of_their_context():
     shipped = weights()
     with use_weights({"similarity": 2.0}):
         assert {"similarity": 2.0} == weights()
     assert shipped == weights()
-
-
-def test_a_weight_of_what_is_no_feature_is_refused_by_name():
     with pytest.raises(ValueError, match="unknown features.*charm"), use_weights({"charm": 1.0}):
         raise AssertionError

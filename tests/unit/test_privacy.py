@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from every_case import every_case
 from growth import grows_in_line
+from long_forms import LONG
+from turns import said
 
 from benchmarks.train_told_secrets import figures
 from shared_core import InvalidInput
@@ -184,11 +186,21 @@ def test_a_secret_told_in_passing_is_masked(text, secret):
     ("where's the door code again?", "4471", "4471"), ("what's the wifi's name?", "mossgarden", ""),
     ("who has the gate code?", "me, 4471", "4471"), ("what's the gate code?", "4471", "4471"),
     ("who has the gate code?", "Ben", ""), ("门码发我 谁都行", "4471#", "4471#"),
-    ("谁能开大门门禁", "4471#", "4471#"),
+    ("谁能开大门门禁", "4471#", "4471#"), ("What's your PIN?", "9021 lol", "9021"),
+    ("What's your PIN?", "its 9021", "9021"), ("门禁密码是多少？", "4471哈哈", "4471"),
+    ("What's the room number?", "its 9021", ""), ("What's your PIN?", "ask in room 312", ""),
+    ("What's your PIN?\nok. How many guests?", "4471", ""), ("密码改过吗？", "2021年改的", ""),
 )  # fmt: skip
 def test_a_reply_loses_a_code_and_no_other_value_that_is_asked_for(before, text, secret):
     stored = text.replace(secret, "[REDACTED: password]") if secret else text
     assert stored == Intake(DEFAULT).text(text, before)
+
+
+@every_case([], ["one sec"], ["hey", "let me look", "ok found it"])
+def test_a_code_after_small_talk_is_masked(between):
+    turns = [said(1, "What's your PIN?"), *(said(n, one) for n, one in enumerate(between, 2))]
+    answer = Intake(DEFAULT).events([said(9, "4471")], turns)[0].text
+    assert "4471" != answer
 
 
 @every_case(("en", 0.5), ("zh", 0.5))
@@ -289,7 +301,8 @@ def test_a_long_laugh_is_read_in_no_time(piece):
 
 
 def test_two_days_are_no_card_number():
-    days = [date(2025, 1, 1) + timedelta(days=number) for number in range(0, 365, 3)]
+    apart = 3 if LONG else 13
+    days = [date(2025, 1, 1) + timedelta(days=number) for number in range(0, 365, apart)]
     for first in days:
         for last in days:
             text = f"from {first} {last}, {first:%Y%m%d} {last:%Y%m%d}"

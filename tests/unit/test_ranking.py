@@ -57,7 +57,7 @@ def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by):
         assert hit.score == pytest.approx(sum(hit.parts.get(part, 0) for part in SCORE_PARTS))
 
 
-def test_both_channels_are_standardised_over_all_memories():
+def test_both_channels_are_standardised_or_their_ranks_fused_and_one_alone_ranks_by_it():
     hits = ranked(*FILLER, Said(key="near", similarity=0.6))
     mean = (0.1 + 0.2 + 0.6) / 3
     deviation = math.sqrt(sum((one - mean) ** 2 for one in (0.1, 0.2, 0.6)) / 3)
@@ -67,16 +67,10 @@ def test_both_channels_are_standardised_over_all_memories():
     assert hits["worded"].parts["coverage"] == pytest.approx(held / (held + nowhere))
     both = math.sqrt(hits["worded"].parts["coverage"]) * math.sqrt(2)
     assert hits["worded"].parts["words"] == pytest.approx(both)
-
-
-def test_one_channel_alone_ranks_by_it():
     near, worded = Said(key="near", similarity=0.9), Said(key="worded", similarity=0, holds=(0, 1))
     assert ["near", "worded"] == list(ranked(near, worded, by="vector"))
     assert ["worded", "near"] == list(ranked(near, worded, by="bm25"))
     assert ranked(near, worded, by="vector")["near"].score == 0.9
-
-
-def test_reciprocal_ranks_are_fused():
     both = Said(key="both", similarity=0.5, holds=(0,))
     near = Said(key="near", similarity=0.9)
     hits = ranked(both, near, by="rrf")
@@ -84,7 +78,7 @@ def test_reciprocal_ranks_are_fused():
     assert hits["near"].score == pytest.approx(1 / 61)
 
 
-def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent():
+def test_a_turn_is_lifted_by_the_one_before_and_by_its_session_but_not_across_sessions():
     asks = Said(key="asks", similarity=0.8, holds=(0, 1), text="Where?", role="user")
     found = {
         role: ranked(*FILLER, asks, Said(key="told", opens=opens, role=role))["told"]
@@ -95,6 +89,22 @@ def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent():
     assert found["agent"].parts["context"] == 0
     assert found["system"].parts["context"] == 0
     assert "previous" not in found["system"].parts
+    about = [Said(key=f"about{n}", holds=(0, n % 4), opens=n == 0) for n in range(6)]
+    rest = [Said(key=f"rest{n}", opens=n == 0) for n in range(6)]
+    in_it = Said(key="in it", opens=False)
+    apart = Said(key="apart", opens=False)
+    hits = ranked(*about, in_it, *rest, apart, by="linear")
+    assert hits["in it"].parts["session"] > hits["apart"].parts["session"]
+    said = Said(key="said", similarity=None, holds=(0,))
+    after = Said(key="after", similarity=None, opens=False)
+    apart = Said(key="apart", similarity=None)
+    hits = ranked(said, after, apart, query="spicy noodle")
+    assert 1.0 == relevance(hits["said"])
+    assert 0 < relevance(hits["after"]) == hits["said"].parts["coverage"] < 1
+    assert 0.0 == relevance(hits["apart"])
+    said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
+    assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
+    assert 2 == len(rank(said, IT, limit=5))
 
 
 @every_case("fusion", "linear")
@@ -126,15 +136,6 @@ def test_what_holds_all_words_outranks_its_neighbours(voices, similarity):
     assert "best" == next(iter(ranked(*map(said, range(9)), by="linear")))
 
 
-def test_a_whole_session_about_it_lifts_its_turns():
-    about = [Said(key=f"about{n}", holds=(0, n % 4), opens=n == 0) for n in range(6)]
-    rest = [Said(key=f"rest{n}", opens=n == 0) for n in range(6)]
-    in_it = Said(key="in it", opens=False)
-    apart = Said(key="apart", opens=False)
-    hits = ranked(*about, in_it, *rest, apart, by="linear")
-    assert hits["in it"].parts["session"] > hits["apart"].parts["session"]
-
-
 @every_case("fusion", "linear")
 def test_a_turn_that_asks_ranks_below_one_that_tells(by):
     asking, telling = Said(key="asks", text="Where is it?"), Said(key="tells")
@@ -144,9 +145,15 @@ def test_a_turn_that_asks_ranks_below_one_that_tells(by):
     assert differences(hits, "asks", "tells") == {"form": below}
 
 
-def test_what_the_agent_says_ranks_low():
+def test_what_the_agent_says_ranks_low_unless_it_is_asked_by_name():
     hits = ranked(*FILLER, Said(key="agent", role="agent"), Said(key="user", role="user"))
     assert differences(hits, "agent", "user") == {"speaker": -2.0}
+    agent = Said(key="agent", author="scout", role="agent")
+    hits = ranked(agent, Said(key="user", author="user", role="user"), query="scout")
+    assert [0.0, -1.0] == [hits[key].parts["speaker"] for key in ("agent", "user")]
+    zhang, li = Said(key="zhang", author="张伟"), Said(key="li", author="李娜")
+    assert ranked(zhang, li, query="张 伟 张伟 住")["li"].parts["speaker"] == -1.0
+    assert ranked(zhang, li, query="张 张三")["li"].parts["speaker"] == 0.0
 
 
 @every_case(
@@ -157,10 +164,6 @@ def test_a_question_is_what_ends_with_a_question_mark(text, expected):
     assert is_question(text) is expected
 
 
-def test_a_long_tail_of_closing_marks_takes_no_time():
-    assert not is_question("?" + ")" * 200_000 + "x")
-
-
 @every_case(("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"}))
 def test_turns_of_others_than_the_speaker_the_query_names_rank_low(query, lowered):
     said = [Said(key=name.lower(), author=name) for name in ("Ann", "Ann Lee", "Bob")]
@@ -169,23 +172,34 @@ def test_turns_of_others_than_the_speaker_the_query_names_rank_low(query, lowere
     assert {hits[key].parts["speaker"] for key in lowered} <= {-1.0}
 
 
-def test_a_chinese_speaker_is_named_by_the_whole_name_only():
-    zhang, li = Said(key="zhang", author="张伟"), Said(key="li", author="李娜")
-    assert ranked(zhang, li, query="张 伟 张伟 住")["li"].parts["speaker"] == -1.0
-    assert ranked(zhang, li, query="张 张三")["li"].parts["speaker"] == 0.0
-
-
-def test_an_agent_asked_by_name_about_what_it_said_is_not_lowered():
-    agent = Said(key="agent", author="scout", role="agent")
-    hits = ranked(agent, Said(key="user", author="user", role="user"), query="scout")
-    assert [0.0, -1.0] == [hits[key].parts["speaker"] for key in ("agent", "user")]
-
-
-def test_facts_rank_above_turns_and_turns_above_summaries():
+def test_facts_rank_above_turns_above_summaries_the_newest_of_equals_first_with_their_words():
     kinds: list[MemoryKind] = ["summary", "episodic", "semantic", "item"]
     hits = ranked(*(Said(key=kind, kind=kind) for kind in kinds))
     found = {key: hit.parts["kind"] for key, hit in hits.items()}
     assert {"summary": -0.5, "episodic": 0.0, "semantic": 0.5, "item": 0.0} == found
+    said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
+    hits = rank(recalled(*said), IT, limit=2, by="fusion")
+    assert ["3", "2"] == [hit.memory.key for hit in hits]
+    [hit] = ranked(Said(key="only", similarity=0.5, holds=(0, 1, 2, 3))).values()
+    assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
+    assert rank(Recalled(), IT, limit=5) == []
+    both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
+    asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
+    found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
+    hits = {hit.memory.key: hit for hit in found}
+    matched = [hits[key].matched for key in ("both", "one", "none")]
+    assert [("Green", "tea"), ("tea",), ()] == matched
+    said = recalled(
+        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
+        Said(key="opposite", similarity=-0.2),
+        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
+    )  # fmt: skip
+    hits = [one.hit() for one in nearest(said, 10)]
+    assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
+    assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
+    assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
+    assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
+    assert not is_question("?" + ")" * 200_000 + "x")
 
 
 @every_case(*EVERY_RANKING)
@@ -207,17 +221,6 @@ def test_a_query_without_words_ranks_by_meaning(by):
     assert not any(math.isnan(part) for hit in hits.values() for part in hit.parts.values())
 
 
-def test_equal_scores_rank_the_newest_first_and_the_limit_holds():
-    said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
-    hits = rank(recalled(*said), IT, limit=2, by="fusion")
-    assert ["3", "2"] == [hit.memory.key for hit in hits]
-
-
-def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread():
-    [hit] = ranked(Said(key="only", similarity=0.5, holds=(0, 1, 2, 3))).values()
-    assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
-
-
 @every_case(
     ("What happened on March 5?", 5), ("What did she do on 5 March 2026?", 5),
     ("3月5号她做了什么", 5), ("What did we do last week?", 25),
@@ -230,7 +233,7 @@ def test_a_time_in_the_question_lifts_what_was_said_then(query, day):
     assert hits["then"].parts["time"] > hits["other"].parts["time"]
 
 
-def test_three_factors_are_multiplied():
+def test_three_factors_are_multiplied_by_finite_weights_of_known_parts():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
     excited = replace(old, key="excited", value={"emotion": {"arousal": 1.0}})
     new = Said(key="new", similarity=0.8, day=31, importance=5)
@@ -238,9 +241,6 @@ def test_three_factors_are_multiplied():
     assert hits["old"].score == pytest.approx(0.8 * math.exp(-DAYS / 30) * 1.0)
     assert hits["excited"].score == pytest.approx(0.8 * math.exp(-DAYS / 60) * 1.0)
     assert hits["new"].score == pytest.approx(0.8 * 0.5)
-
-
-def test_three_factors_weigh_what_they_are_told():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
     new = Said(key="new", similarity=0.4, day=31, importance=5)
     hits = ranked(old, new, by=ThreeFactor(relevance=2, recency=0.5, importance=0, recency_days=10))
@@ -253,6 +253,9 @@ def test_three_factors_weigh_what_they_are_told():
     for wrong in ({"recency": -1}, {"importance": math.inf}, {"recency_days": 0}):
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             ThreeFactor(**wrong)
+    assert weights().keys() | weights("chat").keys() == PART_OF.keys()
+    assert set(PART_OF.values()) == set(SCORE_PARTS)
+    assert all(math.isfinite(weight) for weight in weights().values())
 
 
 @every_case((1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0))
@@ -260,22 +263,6 @@ def test_arousal_counts_from_0_to_1_whatever_a_value_says(told, counted):
     excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
     score = ranked(excited, by="three_factor")["excited"].score
     assert score == pytest.approx(0.8 * math.exp(-DAYS * (1 - counted / 2) / 30) * 0.5)
-
-
-def test_every_weight_is_a_finite_number_of_a_known_part():
-    assert weights().keys() | weights("chat").keys() == PART_OF.keys()
-    assert set(PART_OF.values()) == set(SCORE_PARTS)
-    assert all(math.isfinite(weight) for weight in weights().values())
-
-
-def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before():
-    said = Said(key="said", similarity=None, holds=(0,))
-    after = Said(key="after", similarity=None, opens=False)
-    apart = Said(key="apart", similarity=None)
-    hits = ranked(said, after, apart, query="spicy noodle")
-    assert 1.0 == relevance(hits["said"])
-    assert 0 < relevance(hits["after"]) == hits["said"].parts["coverage"] < 1
-    assert 0.0 == relevance(hits["apart"])
 
 
 @every_case(("What do I do for a living?", 0.3 - TOPIC_EXCESS), ("living", 1.0))
@@ -287,35 +274,3 @@ def test_a_single_shared_word_of_a_question_for_a_topic_is_no_relevance(query, e
     found = {hit.memory.key: relevance(hit) for hit in hits}
     assert expected == pytest.approx(found["hamster"])
     assert expected == pytest.approx(found["after"])
-
-
-def test_nothing_to_rank_is_nothing():
-    assert rank(Recalled(), IT, limit=5) == []
-
-
-def test_a_hit_tells_which_words_of_the_query_it_holds():
-    both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
-    asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
-    found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
-    hits = {hit.memory.key: hit for hit in found}
-    matched = [hits[key].matched for key in ("both", "one", "none")]
-    assert [("Green", "tea"), ("tea",), ()] == matched
-
-
-def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals():
-    said = recalled(
-        Said(key="older", similarity=0.4, day=1), Said(key="newer", similarity=0.4, day=2),
-        Said(key="opposite", similarity=-0.2),
-        Said(key="no vector", similarity=None, holds=(0, 1, 2)), Said(key="near", similarity=0.9),
-    )  # fmt: skip
-    hits = [one.hit() for one in nearest(said, 10)]
-    assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
-    assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
-    assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
-    assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
-
-
-def test_what_is_first_in_a_corpus_opens_a_session():
-    said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
-    assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
-    assert 2 == len(rank(said, IT, limit=5))

@@ -51,19 +51,13 @@ def test_what_was_told_last_about_a_matter_stands_first(question):
     assert LYON[2] == first(question, [PORTO, LYON, *REST])
 
 
-def test_a_question_for_what_was_before_finds_what_was_told_first():
+def test_what_was_told_first_is_found_by_its_question_and_no_chat_is_without_an_agent():
     assert PORTO[2] == first("where was my home before?", [PORTO, LYON, *REST])
-
-
-def test_without_an_agent_the_nearest_stands_first():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=None)
-
-
-def test_an_agent_that_writes_pages_is_no_chat():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=LONG_AGENT)
 
 
-def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between():
+def test_what_was_told_later_counts_by_nearness_and_time_and_without_vectors_by_words():
     turns: list[Turn] = [
         ("user", day, f"turn {number}", near)
         for number, (day, near) in enumerate([(1, 0.4), (4, 0.6), (4, 0.1), (25, 0.5), (80, 0.3)])
@@ -79,6 +73,18 @@ def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between():
             for other in hits
         )
         assert hit.parts["told_later"] == pytest.approx(later / total)
+    holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
+    told = [
+        Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
+             length=6, holds=held)
+        for day, held in zip(range(1, 60, 8), holds, strict=True)
+    ]  # fmt: skip
+    told.append(Said(text="I see.", role="agent", day=61, similarity=None, length=6))
+    terms = ["one", "two", "three", "four"]
+    asked = RankingQuery(text=" ".join(terms), terms=terms, now=MARCH)
+    hits = rank(recalled(*told), asked, limit=len(told))
+    assert told[0].text == hits[0].memory.text
+    assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
 @given(some.floats(BRIEF_AGENT, LONG_AGENT), some.floats(0, 2))
@@ -98,10 +104,7 @@ def test_the_share_of_the_weights_for_chats_is_told():
     ]
     assert [0, 1, 0] == [shares[0], shares[1], shares[3]]
     assert 0 < shares[2] < 1
-
-
-def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one():
-    """Chinese search terms are characters and pairs: 150 characters are 240 terms."""
+    # Chinese search terms are characters and pairs: 150 characters are 240 terms.
     brief, long = "可以先放凉再装盒，" * 17, "可以先放凉再装盒，" * 100
     shares = [chat_share(text) for text in (brief, long, "Let it cool first. " * 17)]
     assert [1, 0, 1] == shares
@@ -113,28 +116,10 @@ def chat_share(answer: str) -> float:
     return rank(said, asked, limit=2)[0].parts["chat"]
 
 
-def test_without_vectors_the_words_of_a_question_count_more_than_the_time():
-    holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
-    told = [
-        Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
-             length=6, holds=held)
-        for day, held in zip(range(1, 60, 8), holds, strict=True)
-    ]  # fmt: skip
-    told.append(Said(text="I see.", role="agent", day=61, similarity=None, length=6))
-    terms = ["one", "two", "three", "four"]
-    asked = RankingQuery(text=" ".join(terms), terms=terms, now=MARCH)
-    hits = rank(recalled(*told), asked, limit=len(told))
-    assert told[0].text == hits[0].memory.text
-    assert {0.0} == {hit.parts["told_later"] for hit in hits}
-
-
-def test_every_weight_for_chats_is_a_finite_number_of_a_known_part():
+def test_every_weight_for_chats_is_a_finite_number_and_words_never_count_against_a_memory():
     assert weights("chat").keys() <= PART_OF.keys()
     assert all(math.isfinite(weight) for weight in weights("chat").values())
-
-
-def test_words_never_count_against_a_memory_of_a_chat():
-    """The questions of the training are asked in other words than the answers, on purpose."""
+    # The questions of the training are asked in other words than the answers, on purpose.
     of_words = {"z_bm25", "coverage", "z_bm25_around", "coverage_around", "similar_and_worded"}
     assert all(weights("chat").get(name, 0.0) >= 0 for name in of_words)
 
@@ -176,9 +161,6 @@ def test_within_a_month_it_tells_little_what_came_later():
     assert [0.0, pytest.approx(0.01 / 30)] == found("tea", *minutes)["recency"]
     months = turn(text="a", day=-79), turn(text="b", day=11)
     assert [0.0, 1.0] == found("tea", *months)["recency"]
-
-
-def test_a_fact_without_an_author_is_of_the_user_who_is_named():
     fact = turn(text="User likes tea.", kind="semantic", author=None, role=None)
     other = turn(text="Bob likes tea.", author="bob", role="agent")
     mine = turn(text="I like tea.")

@@ -75,16 +75,6 @@ def test_a_memory_is_forgotten_then(case):
     assert at == decay.forget_at(**{"initial": 0.7, "last_used_at": NOON, **given})
 
 
-def test_the_documented_settings_have_names():
-    assert {
-        "default": (0.1, 0.1, 7),
-        "high-interaction": (0.15, 0.15, 7),
-        "low-interaction": (0.05, 0.05, 7),
-        "sensitive": (0.3, 0.2, 7),
-        "knowledge": (0.02, 0.02, 7),
-    } == {key: (one.decay_rate, one.threshold, one.min_age_days) for key, one in POLICIES.items()}
-
-
 @every_case(
     lambda: decay.initial_strength(0), lambda: decay.initial_strength(math.nan),
     lambda: decay.retention_score(initial=1.1, days=0),
@@ -116,21 +106,7 @@ FRESH = Kept(
 READ = replace(FRESH, access_count=3, last_accessed_at=NOON + 10 * DAY, used_at=NOON + 10 * DAY)
 
 
-def test_an_unread_memory_is_known_from_its_birth_and_a_read_one_at_least_by_what_it_was():
-    curve = curve_of(FRESH, NOON + 5 * DAY, days_ahead=10, points=16)
-    assert (NOON, NOON + 15 * DAY) == (curve.points[0].at, curve.points[-1].at)
-    assert {"known"} == {point.sure for point in curve.points}
-    assert all(after.score < before.score for before, after in pairwise(curve.points))
-    assert pytest.approx(decay.retention_score(initial=0.7, days=5)) == curve.score
-    curve = curve_of(READ, NOON + 12 * DAY, days_ahead=3, points=16)
-    sure = {point.at: point.sure for point in curve.points}
-    assert "at least" == sure[NOON + 9 * DAY]
-    assert "known" == sure[NOON + 10 * DAY] == sure[NOON + 15 * DAY]
-    [at_read] = [point.score for point in curve.points if point.at == READ.used_at]
-    assert 1.0 == at_read
-
-
-def test_what_comes_is_told_stage_by_stage():
+def test_a_curve_is_known_told_stage_by_stage_and_drawn_for_a_terminal_also_by_a_late_clock():
     curve = curve_of(FRESH, NOON, days_ahead=None, points=10)
     assert ["demoted", "archived", "erased"] == [fate for _, fate in curve.stages]
     assert [19.46, 49.46, 139.46] == [round((at - NOON) / DAY, 2) for at, _ in curve.stages]
@@ -143,15 +119,17 @@ def test_what_comes_is_told_stage_by_stage():
     for never in ({"pinned": True}, {"rule": None}):
         kept = replace(FRESH, forget_at=None, **never)
         assert [] == curve_of(kept, NOON, days_ahead=1, points=2).stages
-
-
-@every_case((-1, 10), (1e9, 10), (float("nan"), 10), (1, 1), (1, 10**9))
-def test_what_cannot_be_drawn_is_refused(days_ahead, points):
-    with pytest.raises(InvalidInput, match="must be between"):
-        curve_of(FRESH, NOON, days_ahead=days_ahead, points=points)
-
-
-def test_a_curve_is_drawn_in_lines_for_a_terminal_also_by_a_clock_that_is_behind():
+    curve = curve_of(FRESH, NOON + 5 * DAY, days_ahead=10, points=16)
+    assert (NOON, NOON + 15 * DAY) == (curve.points[0].at, curve.points[-1].at)
+    assert {"known"} == {point.sure for point in curve.points}
+    assert all(after.score < before.score for before, after in pairwise(curve.points))
+    assert pytest.approx(decay.retention_score(initial=0.7, days=5)) == curve.score
+    curve = curve_of(READ, NOON + 12 * DAY, days_ahead=3, points=16)
+    sure = {point.at: point.sure for point in curve.points}
+    assert "at least" == sure[NOON + 9 * DAY]
+    assert "known" == sure[NOON + 10 * DAY] == sure[NOON + 15 * DAY]
+    [at_read] = [point.score for point in curve.points if point.at == READ.used_at]
+    assert 1.0 == at_read
     drawn = lines(curve_of(READ, NOON + 12 * DAY, days_ahead=20, points=50))
     assert {78} >= {len(line) for line in drawn[:-1]}
     assert all(mark in "".join(drawn) for mark in "█░▒─")
@@ -159,6 +137,12 @@ def test_a_curve_is_drawn_in_lines_for_a_terminal_also_by_a_clock_that_is_behind
     curve = curve_of(READ, NOON - DAY, days_ahead=0, points=5)
     assert [0.7] == sorted({point.score for point in curve.points})
     assert lines(curve)
+
+
+@every_case((-1, 10), (1e9, 10), (float("nan"), 10), (1, 1), (1, 10**9))
+def test_what_cannot_be_drawn_is_refused(days_ahead, points):
+    with pytest.raises(InvalidInput, match="must be between"):
+        curve_of(FRESH, NOON, days_ahead=days_ahead, points=points)
 
 
 @pytest.mark.tail
@@ -180,7 +164,7 @@ def test_no_other_file_and_nothing_without_matplotlib(tmp_path, monkeypatch):
         draw(curve, tmp_path / "curve.png")
 
 
-def test_statistics_add_up():
+def test_statistics_add_up_and_the_documented_settings_have_names():
     rows = [
         RetentionRow("episodic", True, "kept", 9, 2, 1.9, 1),
         RetentionRow("episodic", True, "demoted", 0, 3, 0.2, 0),
@@ -193,3 +177,10 @@ def test_statistics_add_up():
     assert (10, 5, 1) == (stats.total.count, stats.total.fades, stats.total.pinned)
     assert {"7": {"demoted": 1, "archived": 2, "erased": 0}} == stats.to_dict()["ahead"]
     assert stats_of(NOON, [], {}).total.average_score is None
+    assert {
+        "default": (0.1, 0.1, 7),
+        "high-interaction": (0.15, 0.15, 7),
+        "low-interaction": (0.05, 0.05, 7),
+        "sensitive": (0.3, 0.2, 7),
+        "knowledge": (0.02, 0.02, 7),
+    } == {key: (one.decay_rate, one.threshold, one.min_age_days) for key, one in POLICIES.items()}

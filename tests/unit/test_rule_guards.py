@@ -86,6 +86,8 @@ ENGLISH = [
         "I'm engaged.": ["I'm engaged in a lawsuit"],
         "I love mondays.": ["I just LOVE getting up early on Mondays"],
         "I love traffic jams.": ["I love traffic jams 🙄"],
+        "I have two dogs.": ["make this better - I have two dogs.", "reply: I have two dogs."],
+        "I'm seeing a guy called Ben.": ["I'm seeing a therapist called Ben."],
         "I'm allergic to nuts.": ["Asking for a friend. I'm allergic to nuts."],
     }.items() for not_stated in others
 ]  # fmt: skip
@@ -135,7 +137,7 @@ CHINESE = [
     ("我住在绍兴。", "我住在绍兴。才怪！"), ("我喜欢加班。", "我可太喜欢加班了"),
     ("我喜欢堵车。", "我喜欢堵车🙃"), ("我对花生过敏。", "替同事问一下。我对花生过敏。"),
     ("我住在南京。", "原神里，我住在南京。"), ("我住在南京。", "我住在南京 // 第一行"),
-    ("我在腾讯工作。", "他告诉我，我在腾讯工作"),
+    ("我在腾讯工作。", "他告诉我，我在腾讯工作"), ("我住在南京。", "发给妈妈：我住在南京。"),
 ]  # fmt: skip
 
 

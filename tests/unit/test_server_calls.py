@@ -113,7 +113,7 @@ def test_what_passes_by_itself_is_waited_for_and_uses_no_try_up(code):
     assert not failed(Attempts(PAST), code)
 
 
-def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time():
+def test_an_answer_in_doubt_is_asked_for_and_values_stand_in_the_text_for_partial_indexes():
     attempts = Attempts(time.monotonic() + HOUR)
     assert failed(attempts, 2013, wrote=True)
     assert attempts.are_in_doubt
@@ -122,15 +122,7 @@ def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time():
     assert failed(attempts, 1213)
     assert not attempts.are_in_doubt
     assert not failed(attempts, 2003, has_looked=False)
-
-
-@every_case(1146, 2003, 4012, 1062)
-def test_the_rest_is_told_at_once(code):
-    assert not failed(Attempts(time.monotonic() + HOUR), code)
-
-
-def test_a_value_stands_in_the_text_only_if_a_partial_index_names_it():
-    """A generic plan uses the index of summaries only if the statement says 'summary'."""
+    # A generic plan uses the index of summaries only if the statement says 'summary'.
     where = (equal("thread_id", "t"), equal("kind", "summary"), is_not_null("superseded_at"))
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
     assert b"t.kind = 'summary'" in text
@@ -139,15 +131,17 @@ def test_a_value_stands_in_the_text_only_if_a_partial_index_names_it():
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
     assert b"item" not in text
     assert {"p0": "/app/ana/", "p1": "item", "p2": "summary"} == values
-
-
-def test_turns_that_are_deleted_are_looked_up_one_by_one():
-    """A list of threads beside a list of turns would let each delete read whole threads."""
+    # A list of threads beside a list of turns would let each delete read whole threads.
     turns = one_of_rows(("thread_id", "event_id"), [("t", "e1"), ("t", "e2")])
     text, values = compiled(Delete("events", (turns,)), "/app/ana/")
     assert b"USING unnest(%(p1)b::text[], %(p2)b::text[])" in text
     assert b"ANY" not in text
     assert {"p0": "/app/ana/", "p1": ["t", "t"], "p2": ["e1", "e2"]} == values
+
+
+@every_case(1146, 2003, 4012, 1062)
+def test_the_rest_is_told_at_once(code):
+    assert not failed(Attempts(time.monotonic() + HOUR), code)
 
 
 @every_case((True, b"coordinator_writes"), (False, b" writes"))

@@ -112,7 +112,7 @@ def test_a_word_that_may_ask_and_does_not_is_a_statement(statement):
     assert [statement] == told(statement)
 
 
-def test_a_statement_names_the_turns_it_rests_on():
+def test_a_statement_names_its_turns_and_class_and_the_first_of_many_are_kept(monkeypatch):
     events = [
         turn(name, text)
         for name, text in [("a", "我女儿叫灿灿"), ("b", "今天下雨"), ("c", "她喜欢画画")]
@@ -120,11 +120,21 @@ def test_a_statement_names_the_turns_it_rests_on():
     [daughter] = [one for one in standalone.session_statements(events) if "灿灿" in one.text]
     assert {"a", "c"} == set(daughter.event_ids)
     assert "private" == daughter.privacy
-
-
-def test_general_knowledge_is_public_and_what_is_unclear_is_left_open():
     events = [turn(place, text) for place, text in enumerate(["北京是中国的首都", "桔子熟了"])]
     assert ["public", None] == [one.privacy for one in standalone.session_statements(events)]
+    texts = ["".join(f"Ab{turn}x{n} is in Berlin. " for n in range(300)) for turn in range(3)]
+    found = told(*texts)
+    assert [f"Ab0x{n} is in Berlin" for n in range(300)] == [one.strip(".") for one in found[:300]]
+    assert standalone.MAX_STATEMENTS == len(found)
+    asked = []
+
+    def counted(clause: ResolvedClause) -> list[tuple[Referent, str]]:
+        asked.append(clause)
+        return grouping.described_by(clause)
+
+    monkeypatch.setattr("shared_core.conversation.standalone_statements.described_by", counted)
+    told("".join(f"Ab{n} is in Berlin. " for n in range(200)))
+    assert 0 < len(asked) <= 400
 
 
 @every_case(
@@ -136,22 +146,3 @@ def test_general_knowledge_is_public_and_what_is_unclear_is_left_open():
 )
 def test_who_is_only_named_says_less(text, other, less):
     assert less is standalone.says_less(text, other)
-
-
-def test_of_many_statements_the_first_are_kept():
-    texts = ["".join(f"Ab{turn}x{n} is in Berlin. " for n in range(300)) for turn in range(3)]
-    found = told(*texts)
-    assert [f"Ab0x{n} is in Berlin" for n in range(300)] == [one.strip(".") for one in found[:300]]
-    assert standalone.MAX_STATEMENTS == len(found)
-
-
-def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch):
-    asked = []
-
-    def counted(clause: ResolvedClause) -> list[tuple[Referent, str]]:
-        asked.append(clause)
-        return grouping.described_by(clause)
-
-    monkeypatch.setattr("shared_core.conversation.standalone_statements.described_by", counted)
-    told("".join(f"Ab{n} is in Berlin. " for n in range(200)))
-    assert 0 < len(asked) <= 400

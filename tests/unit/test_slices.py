@@ -99,13 +99,6 @@ def test_who_looks_back_means_what_has_begun(words, begin, end):
     assert (begin, end) == stretch(words, None, None, WEDNESDAY)
 
 
-def test_the_weekend_is_the_one_that_goes_on():
-    sunday = at(2026, 11, 22, 9)
-    assert (at(2026, 11, 21), at(2026, 11, 23)) == stretch("the weekend", None, None, sunday)
-    assert (at(2026, 11, 21), sunday) == stretch("自周末以来", None, None, sunday)
-    assert WEEKEND == stretch("上周末", None, None, sunday)
-
-
 @every_case(
     ("", "names no time"), ("whenever", "names no time"),
     ("a few days ago", "names no time, or one that may mean several"),
@@ -125,7 +118,7 @@ def test_words_that_do_not_name_one_are_refused(words, wrong):
     assert repr(words) in str(raised.value)
 
 
-def test_moments_or_words_bound_a_stretch_and_both_together_are_refused():
+def test_moments_or_words_bound_a_stretch_not_both_and_the_weekend_is_the_one_that_goes_on():
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert (noon, None) == stretch(None, noon, None, NOW)
     assert (None, at(2026, 11, 18)) == stretch(None, None, "last Tuesday", NOW)
@@ -137,6 +130,10 @@ def test_moments_or_words_bound_a_stretch_and_both_together_are_refused():
         stretch("yesterday", NOW, None, NOW)
     with pytest.raises(InvalidInput, match="asked_at has no time zone"):
         stretch("yesterday", None, None, NOW.replace(tzinfo=None))
+    sunday = at(2026, 11, 22, 9)
+    assert (at(2026, 11, 21), at(2026, 11, 23)) == stretch("the weekend", None, None, sunday)
+    assert (at(2026, 11, 21), sunday) == stretch("自周末以来", None, None, sunday)
+    assert WEEKEND == stretch("上周末", None, None, sunday)
 
 
 @every_case(
@@ -150,7 +147,7 @@ def test_moments_that_bound_nothing_are_refused(begin, end, wrong):
         stretch(None, begin, end, NOW)  # type: ignore[arg-type]
 
 
-def test_days_are_those_of_the_zone_also_when_its_clocks_change():
+def test_days_are_those_of_the_zone_hours_that_come_twice_end_and_weeks_begin_on_monday():
     berlin = ZoneInfo("Europe/Berlin")
     begin = datetime(2026, 3, 28, tzinfo=berlin)
     days = starts(begin, datetime(2026, 3, 31, tzinfo=berlin), "day", berlin)
@@ -159,6 +156,20 @@ def test_days_are_those_of_the_zone_also_when_its_clocks_change():
     assert [24 * 3600, 23 * 3600] == lengths
     hours = starts(begin, datetime(2026, 3, 30, tzinfo=berlin), "hour", berlin)
     assert 47 == len(hours)
+    begin, end = TWICE.replace(minute=45), TWICE.replace(minute=15, fold=1)
+    assert (begin, end) == stretch(None, begin, end, TWICE)
+    with pytest.raises(InvalidInput, match="end must be after begin"):
+        stretch(None, end, begin, TWICE)
+    hours = starts(begin, end, "hour", BERLIN)
+    assert [0, 3600] == [one.timestamp() - hours[0].timestamp() for one in hours]
+    assert begin.replace(minute=0) == hours[0]
+    assert [TWICE.replace(hour=0, minute=0)] == starts(begin, end, "day", BERLIN)
+    weeks = starts(at(2026, 11, 4, 7), at(2026, 11, 17), "week", BEIJING)
+    assert [at(2026, 11, 2), at(2026, 11, 9), at(2026, 11, 16)] == weeks
+    with pytest.raises(InvalidInput, match=f"more than {MAX_BUCKETS:,} times a day"):
+        starts(at(1900, 1, 1), NOW, "day", UTC)
+    with pytest.raises(InvalidInput, match="bucket must be one of hour, day"):
+        starts(at(1900, 1, 1), NOW, "fortnight", UTC)  # type: ignore[arg-type]
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -180,26 +191,6 @@ def test_hours_are_those_that_passed_also_when_the_clocks_change(now, words, hou
     assert begin and end
     assert hours == tuple((one.timestamp() - now.timestamp()) / 3600 for one in (begin, end))
     assert BERLIN == begin.tzinfo == end.tzinfo
-
-
-def test_a_stretch_within_the_hour_that_comes_twice_has_an_end():
-    begin, end = TWICE.replace(minute=45), TWICE.replace(minute=15, fold=1)
-    assert (begin, end) == stretch(None, begin, end, TWICE)
-    with pytest.raises(InvalidInput, match="end must be after begin"):
-        stretch(None, end, begin, TWICE)
-    hours = starts(begin, end, "hour", BERLIN)
-    assert [0, 3600] == [one.timestamp() - hours[0].timestamp() for one in hours]
-    assert begin.replace(minute=0) == hours[0]
-    assert [TWICE.replace(hour=0, minute=0)] == starts(begin, end, "day", BERLIN)
-
-
-def test_weeks_begin_on_monday_and_too_many_or_unknown_parts_are_refused():
-    weeks = starts(at(2026, 11, 4, 7), at(2026, 11, 17), "week", BEIJING)
-    assert [at(2026, 11, 2), at(2026, 11, 9), at(2026, 11, 16)] == weeks
-    with pytest.raises(InvalidInput, match=f"more than {MAX_BUCKETS:,} times a day"):
-        starts(at(1900, 1, 1), NOW, "day", UTC)
-    with pytest.raises(InvalidInput, match="bucket must be one of hour, day"):
-        starts(at(1900, 1, 1), NOW, "fortnight", UTC)  # type: ignore[arg-type]
 
 
 MOMENTS = st.integers(631_152_000, 2_208_988_800)  # seconds, 1990 to 2040

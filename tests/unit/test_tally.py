@@ -30,7 +30,7 @@ def question(**given: frozenset[str]) -> Question:
     )  # fmt: skip
 
 
-def test_recall_and_the_inverse_rank_of_the_first():
+def test_recall_ranks_and_newer_above_older_are_counted_and_averaged_over_files():
     tally = Tally()
     evidence = frozenset({"a", "b"})
     tally.add(question(evidence=evidence), ["x", "a", *"cdefghijk", "b"])
@@ -39,9 +39,6 @@ def test_recall_and_the_inverse_rank_of_the_first():
     found = [figures[f"recall_at_{depth}"] for depth in (5, 10, 20)]
     assert ([0.25, 0.25, 0.5], 0.25) == (found, figures["mrr"])
     assert "newer_above_older" not in figures
-
-
-def test_newer_above_older_is_told_apart_by_whether_it_can_be_known():
     tally = Tally()
     changed = question(evidence=frozenset("on"), older=frozenset("o"), newer=frozenset("n"))
     tally.add(changed, ["n", "o"], is_knowable=True)
@@ -53,6 +50,10 @@ def test_newer_above_older_is_told_apart_by_whether_it_can_be_known():
     assert 0.5 == figures["newer_above_older"] and 0.25 == figures["knowable"]
     assert 1.0 == figures["newer_above_older_knowable"]
     assert 0.3333 == figures["newer_above_older_rest"]
+    changed = {"questions": 1, "mrr": 0.5, "newer_above_older": 1.0}
+    overall = {"a": changed, "b": {"questions": 3, "mrr": 1.0}}
+    report = {name: {"linear": {"overall": one}} for name, one in overall.items()}
+    assert {"mrr": 0.75} == summary(report, "linear", "use")["overall"]
 
 
 def asked(conversation: int, *, misleads: bool = False) -> TrainingQuestion:
@@ -67,15 +68,12 @@ def asked(conversation: int, *, misleads: bool = False) -> TrainingQuestion:
     )  # fmt: skip
 
 
-def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it():
+def test_a_conversation_is_ranked_by_unseen_weights_and_a_training_set_read_as_written(tmp_path):
     questions = [asked(number, misleads=number == 0) for number in range(FOLDS)]
     weights = [one["coverage"] for one in fold_weights(questions)]
     assert weights[0] == max(weights) and weights[1] < weights[0]
     figures = left_out(questions)["made_up"]
     assert 1.0 == figures["newer_above_older"] == figures["knowable"], "the later is raised"
-
-
-def test_a_training_set_is_read_as_it_was_written_and_one_of_other_features_is_refused(tmp_path):
     file = tmp_path / "features.npz"
     written = [asked(0), asked(3, misleads=True)]
     save(file, written)
@@ -89,13 +87,6 @@ def test_a_training_set_is_read_as_it_was_written_and_one_of_other_features_is_r
     np.savez(file, trained=np.array(["charm"]))
     with pytest.raises(ValueError, match="other features than are in use"):
         load(file)
-
-
-def test_of_several_files_the_figures_that_all_have_are_averaged():
-    changed = {"questions": 1, "mrr": 0.5, "newer_above_older": 1.0}
-    overall = {"a": changed, "b": {"questions": 3, "mrr": 1.0}}
-    report = {name: {"linear": {"overall": one}} for name, one in overall.items()}
-    assert {"mrr": 0.75} == summary(report, "linear", "use")["overall"]
 
 
 TENANT = {"tenant_id": "/app/u1/"}
@@ -142,11 +133,18 @@ def kinds(rows: Rows, noted: Notes | None = None) -> list[str]:
     return [kind for kind, of_kind in found.by_kind().items() if of_kind]
 
 
-def test_a_whole_database_is_whole_and_what_was_forgotten_may_not_come_back():
+def test_a_whole_database_is_whole_and_an_interrupted_write_is_not_there_in_part():
     assert kinds(whole()) == []
     ops = {**OPS, 3: {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}}
     assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
     assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
+    rows = whole()
+    assert kinds(rows, notes(ops=OPS)) == []
+    for table in ("memories", "embeddings"):
+        rows[table].pop()
+    assert kinds(rows, notes(ops=OPS, acked={1})) == []
+    rows["events"].pop()
+    assert "halved" in kinds(rows, notes(ops=OPS))
 
 
 DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
@@ -171,13 +169,3 @@ def test_each_damage_is_found(kind, damage):
     rows = whole()
     damage(rows)
     assert kind in kinds(rows)
-
-
-def test_an_interrupted_write_may_be_there_or_not_but_not_in_part():
-    rows = whole()
-    assert kinds(rows, notes(ops=OPS)) == []
-    for table in ("memories", "embeddings"):
-        rows[table].pop()
-    assert kinds(rows, notes(ops=OPS, acked={1})) == []
-    rows["events"].pop()
-    assert "halved" in kinds(rows, notes(ops=OPS))

@@ -97,11 +97,14 @@ def test_search_terms_are_folded_words_and_character_pairs(text, expected):
     assert words.search_terms(text) == expected
 
 
-def test_terms_are_cut_at_sixty_four_characters_and_those_of_a_question_meet_its_answer():
+def test_terms_are_cut_at_sixty_four_characters_and_special_marks_count_as_plain_text():
     assert words.search_terms("x" * 100) == ["x" * 64]
     asked = set(words.search_terms("What are my daughters called?"))
     assert asked & set(words.search_terms("My daughter is called Nora"))
     assert set(words.search_terms("女儿叫什么")) & set(words.search_terms("我女儿叫朵朵"))
+    assert count_tokens("<|endoftext|>") > 1
+    assert count_tokens("\ud800") > 0
+    assert count_tokens("\x00") > 0
 
 
 @every_case("word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5)
@@ -119,12 +122,6 @@ def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens, text):
     assert tokens == count_tokens(text)
 
 
-def test_special_marks_lone_surrogates_and_nul_count_as_plain_text():
-    assert count_tokens("<|endoftext|>") > 1
-    assert count_tokens("\ud800") > 0
-    assert count_tokens("\x00") > 0
-
-
 @every_case("a", "的", "😀", " ", "\n", "-", "\x00", "\ud800")
 def test_a_long_run_without_a_break_takes_no_quadratic_time(character):
     length = 100_000 if LONG else 30_000
@@ -138,27 +135,13 @@ def test_nothing_is_loaded_before_the_first_count():
     assert "False\n" == shown.stdout, shown.stderr
 
 
-def test_no_piece_of_a_text_is_kept():
-    for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
-        count_tokens(f"the password is {secret}, so")
-    found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]
-    seen = set(map(id, found))
-    for one in found:
-        inside = [] if isinstance(one, FunctionType | ModuleType | type) else gc.get_referents(one)
-        inside = [part for part in inside if id(part) not in seen]
-        seen.update(map(id, inside))
-        found += inside
-    kept = [one for one in found if isinstance(one, str)]
-    assert not any("qxzvyn" in one or "開元寺" in one for one in kept)
-
-
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))
 def test_it_returns_what_the_function_returns(texts):
     upper = DigestCache("test", str.upper, 5)
     assert [text.upper() for text in texts] == [upper(text) for text in texts]
 
 
-def test_the_last_ones_are_not_asked_again_and_old_ones_go():
+def test_the_last_answers_are_remembered_also_falsy_ones_old_ones_go_and_no_text_is_kept():
     asked: list[str] = []
 
     def length(text: str) -> int:
@@ -177,16 +160,10 @@ def test_the_last_ones_are_not_asked_again_and_old_ones_go():
     assert asked.count("b") == 2
     held = [one for one in gc.get_referents(lengths) if isinstance(one, dict)]
     assert sum(map(len, held)) <= 6
-
-
-def test_what_is_falsy_is_remembered_too():
     asked: list[str] = []
     nothing = DigestCache("test", lambda text: bool(asked.append(text)), 3)
     assert [False, False] == [nothing("a"), nothing("a")]
     assert ["a"] == asked
-
-
-def test_no_text_is_kept():
     kept = DigestCache("test", len, 3)
     secret = "".join(["the password is ", "hunter2"])
     kept(secret)
@@ -196,3 +173,14 @@ def test_no_text_is_kept():
             part for part in gc.get_referents(one) if not callable(part) and part not in found
         ]
     assert not any(isinstance(one, str) and "hunter2" in one for one in found)
+    for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
+        count_tokens(f"the password is {secret}, so")
+    found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]
+    seen = set(map(id, found))
+    for one in found:
+        inside = [] if isinstance(one, FunctionType | ModuleType | type) else gc.get_referents(one)
+        inside = [part for part in inside if id(part) not in seen]
+        seen.update(map(id, inside))
+        found += inside
+    kept = [one for one in found if isinstance(one, str)]
+    assert not any("qxzvyn" in one or "開元寺" in one for one in kept)

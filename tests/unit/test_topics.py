@@ -41,7 +41,7 @@ async def test_words_that_only_ask_for_a_topic_are_not_searched(question, terms)
     assert terms == list(found.terms)
 
 
-async def test_a_question_moves_towards_its_answers_and_not_with_another_embedder():
+async def test_a_question_moves_by_the_shipped_vectors_of_its_topic_and_not_with_another_embedder():
     question = "What do I do for a living?"
     tiler, hamster = await E5.embed_passages(["I'm a tiler.", "Our hamster lives in the bath."])
     asked, found = (await E5.embed_query(question))[0], await read(question)
@@ -49,9 +49,6 @@ async def test_a_question_moves_towards_its_answers_and_not_with_another_embedde
     assert (tiler - hamster) @ found.vector[0] > (tiler - hamster) @ asked + 0.1
     other = await read(question, "another model")
     assert other.vector is not None and (asked == other.vector[0]).all() and not other.shares
-
-
-async def test_the_shipped_vectors_are_those_of_the_topics():
     known, topics = topic_vectors(E5.model), read_rule_file(TOPICS)
     asks = [text for one in topics.values() for texts in one["asks"].values() for text in texts]
     assert known is not None and list(topics) == known.names and len(asks) == len(known.asks)

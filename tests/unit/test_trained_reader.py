@@ -30,6 +30,7 @@ FOUND = [
     ("我弟在部队", "relation.brother.employer", "部队"), ("我们组用Java", "tool", "Java"),
     ("starting 8th grade in september", "grade", "8th grade"),
     ("i own a wood stove", "possession", "a wood stove"),
+    ("Theo is my ex-husband", "relation.ex", "Theo"), ("张军是我前老公", "relation.ex", "张军"),
     ("相机是索尼A7M4", "possession", "索尼A7M4"), ("2027年6月结婚", "plan", "2027年6月结婚"),
     ("我妈在北京看病", "relation.mother.note", "我妈在北京看病"),
 ]  # fmt: skip
@@ -55,6 +56,7 @@ SILENT = [
     "我今天头疼", "im not allergic to nuts", "i cant speak french", "i don't have diabetes",
     "i dont play tennis", "不住北京", "我不开特斯拉", "我儿子不对鸡蛋过敏",
     "患者女32岁对青霉素过敏", "patient is 54, diabetic, on metformin",
+    "my midwife Kate is lovely", "my late husband George", "我亡夫陈刚", "我提离职了",
     "今天认识了个女生叫小雨，吃素", "邻居家狗叫旺财", "我儿子班上有个同学叫李雷",
     "我在星巴克买了杯咖啡", "54yo male", "we went to japan in april",
     "月薪2万房租5000能买车吗", "just got back from mums, Rosie is growing so fast",

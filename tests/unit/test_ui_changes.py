@@ -17,7 +17,7 @@ def inspector():
 DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
 
 
-def test_values_that_hold_together_have_a_lane_each_and_those_that_follow_share_one():
+def test_values_that_hold_together_have_a_lane_each_and_words_that_changed_are_marked():
     from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
 
     leeds = Belief("a", "Leeds", DAY[0], None, is_doubtful=False)
@@ -35,20 +35,6 @@ def test_values_that_hold_together_have_a_lane_each_and_those_that_follow_share_
     first, second = lanes(found)
     assert [one.since for one in first] == [DAY[0]]
     assert [one.since for one in second] == [DAY[1]]
-
-
-def test_words_that_changed_are_marked_in_both_languages():
-    from shared_core.ui.pages.profile_changes import word_changes
-
-    assert list(word_changes("User lives in Leeds.", "User lives in Lisbon.")) == [
-        ("", "User lives in "), ("-", "Leeds"), ("+", "Lisbon"), ("", "."),
-    ]  # fmt: skip
-    assert list(word_changes("用户住在杭州。", "用户住在成都。")) == [
-        ("", "用户住在"), ("-", "杭州"), ("+", "成都"), ("", "。"),
-    ]  # fmt: skip
-
-
-def test_no_range_is_before_the_first_year_or_after_the_last():
     from shared_core.ui.pages.time_ranges import Range
 
     long = Range(DAY[0].replace(year=1000), DAY[0])
@@ -58,6 +44,14 @@ def test_no_range_is_before_the_first_year_or_after_the_last():
     assert last.around() == Range(DAY[0].replace(year=9999), DAY[7].replace(year=9999))
     with pytest.raises(InvalidInput, match="the year 9999"):
         last.parts("year")
+    from shared_core.ui.pages.profile_changes import word_changes
+
+    assert list(word_changes("User lives in Leeds.", "User lives in Lisbon.")) == [
+        ("", "User lives in "), ("-", "Leeds"), ("+", "Lisbon"), ("", "."),
+    ]  # fmt: skip
+    assert list(word_changes("用户住在杭州。", "用户住在成都。")) == [
+        ("", "用户住在"), ("-", "杭州"), ("+", "成都"), ("", "。"),
+    ]  # fmt: skip
 
 
 @every_case(

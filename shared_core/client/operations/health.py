@@ -50,7 +50,8 @@ class HealthOperations(OperationsBase):
     async def read_metrics(self) -> str:
         """Return the metrics of this process and of the queue, of all applications together.
 
-        They name no application and no user. A token for some users alone is refused.
+        They name no application and no user. They need a token for metrics, which opens nothing
+        else.
 
         Returns:
             Metrics in the text format of Prometheus, or of OpenMetrics if it is accepted.

@@ -100,6 +100,7 @@ class MemoriesOperations(OperationsBase):
         min_relevance: float = 0.0,
         distinct: bool = False,
         diversity: float = 0.0,
+        explain: bool = False,
     ) -> wire.RecallAnswer:
         """Find the memories that answer a question, by meaning, words and context, best first.
 
@@ -115,6 +116,7 @@ class MemoriesOperations(OperationsBase):
             min_relevance: Leave out less relevant hits.
             distinct: Leave out hits that repeat a better one word by word.
             diversity: How much it counts against a hit that it is like a better one.
+            explain: Add the parts of each score.
 
         Returns:
             Hits, best first, and the edges of the entities that the question names.
@@ -139,6 +141,7 @@ class MemoriesOperations(OperationsBase):
                     min_relevance=min_relevance,
                     distinct=distinct,
                     diversity=diversity,
+                    explain=explain,
                 ),
             },
         )
@@ -194,6 +197,7 @@ class MemoriesOperations(OperationsBase):
         instructions: Sequence[str] | None = None,
         profile: str | None = None,
         as_of: AsOfParam | None = None,
+        explain: bool = False,
     ) -> wire.ContextAnswer:
         """Return the prompt that a model reads before it answers, within a token budget.
 
@@ -207,6 +211,7 @@ class MemoriesOperations(OperationsBase):
             instructions: Rules for the model, packed with the rest.
             profile: A text instead of the stored profiles; "" for none.
             as_of: Answer as of this moment. Default: now.
+            explain: Add the parts of each score.
 
         Returns:
             The prompt, its cost in tokens, and each of its items.
@@ -229,6 +234,7 @@ class MemoriesOperations(OperationsBase):
                     instructions=instructions,
                     profile=profile,
                     as_of=as_of,
+                    explain=explain,
                 ),
             },
         )
@@ -368,6 +374,7 @@ class MemoriesOperations(OperationsBase):
         bucket: Literal["hour", "day", "week", "month", "year"] | None = None,
         zone: str | None = None,
         asked_at: datetime | str | None = None,
+        explain: bool = False,
     ) -> wire.Timeline:
         """List the memories of a period, and count them by hour, day, week, month or year.
 
@@ -385,6 +392,7 @@ class MemoriesOperations(OperationsBase):
             bucket: Count the memories of each part of the period.
             zone: Time zone of the words.
             asked_at: The moment that words like "yesterday" count from. Default: now.
+            explain: Add the parts of each score.
 
         Returns:
             The memories of a period, with scores if there was a query. buckets: of the whole
@@ -410,6 +418,7 @@ class MemoriesOperations(OperationsBase):
                 bucket=bucket,
                 zone=zone,
                 asked_at=asked_at,
+                explain=explain,
             ),
         )
 

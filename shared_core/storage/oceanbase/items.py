@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from shared_core.core.domain import Namespace
+from shared_core.core.domain import Namespace, Scope
 from shared_core.core.namespaces import (
     MEMORIES,
     from_path,
@@ -33,6 +33,7 @@ from shared_core.ports.items import (
     NamespaceQuery,
     VectorRows,
 )
+from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
@@ -45,6 +46,7 @@ from shared_core.storage.oceanbase.item_writes import (
     strengths_of,
     tenants_of,
 )
+from shared_core.storage.oceanbase.job_steps import enqueue
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, ITEM_WIDTH, item_of
 from shared_core.storage.oceanbase.vectors import LargeTenants, models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import (
@@ -86,7 +88,12 @@ class OceanBaseItems(OceanBasePart):
         super().__init__(database, clock, strength)
         self._large = LargeTenants(ann_threshold)
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        jobs: Sequence[tuple[Scope, NewJob]] = (),
+    ) -> None:
         named = [(row.namespace, row.key) for row in rows]
         if not named:
             return
@@ -96,6 +103,8 @@ class OceanBaseItems(OceanBasePart):
         def work(tx: Transaction) -> None:
             put_rows(tx, rows, now, strengths)
             put_vectors(tx, vectors)
+            for scope, job in jobs:
+                enqueue(tx, scope, None, job, now)
 
         await self._database.write(work, *tenants_of(named))
 

@@ -111,18 +111,21 @@ class OceanBaseJobs(OceanBasePart):
         now = self._clock()
         can, values = doable(capabilities)
         keys = [(scope_path(scope), thread_id) for scope, thread_id in threads]
+        # The first condition is for the index, which knows the tenant.
+        of_threads = "j.tenant_id IN %s AND (j.tenant_id, coalesce(j.thread_id, '')) IN %s"
+        named = [[tenant for tenant, _ in keys], keys]
 
         def work(tx: Transaction) -> int:
             tx.run(
-                f"UPDATE {TABLE} j SET j.run_after = %s WHERE (j.tenant_id, j.thread_id) IN %s"
+                f"UPDATE {TABLE} j SET j.run_after = %s WHERE {of_threads}"
                 f" AND j.status = 'pending' AND {can} AND j.error IS NULL AND j.run_after > %s",
-                [now, keys, *values, now],
+                [now, *named, *values, now],
             )
             return len(
                 tx.rows(
-                    f"SELECT 1 FROM {TABLE} j WHERE (j.tenant_id, j.thread_id) IN %s"
+                    f"SELECT 1 FROM {TABLE} j WHERE {of_threads}"
                     f" AND j.status IN ('pending', 'running') AND {can}",
-                    [keys, *values],
+                    [*named, *values],
                 )
             )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import JsonValue, MemoryKind, Namespace
+from shared_core.core.domain import JsonValue, MemoryKind, Namespace, Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     common_prefix,
@@ -32,6 +32,7 @@ from shared_core.ports.items import (
     NamespaceQuery,
     VectorRows,
 )
+from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
 from shared_core.storage._rows import any_term, initial_of, item_from_row, to_tsvector
@@ -41,6 +42,7 @@ from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.indexes import TenantIndexes
+from shared_core.storage.postgres.jobs import enqueue_step
 
 TENANT_DEPTH = 2
 """Labels of a namespace that name the tenant: application and user (decision 1)."""
@@ -68,10 +70,17 @@ class PostgresItems:
     _indexes: TenantIndexes
     _strength: Strength | None = None
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        jobs: Sequence[tuple[Scope, NewJob]] = (),
+    ) -> None:
         if rows:
             mark = Mark(min(tenant_of(row.namespace) for row in rows))
             sent = [*self.put_steps(rows), *vector_steps(vectors)]
+            now = self._clock()
+            sent += [enqueue_step(scope, None, job, now) for scope, job in jobs]
             sent += self._database.noted(note_steps([(row.namespace, row.key) for row in rows]))
             with suppress(AnswerLost):
                 scope = scope_of((row.namespace, row.key) for row in rows)

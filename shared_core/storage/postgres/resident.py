@@ -23,8 +23,8 @@ from weakref import WeakSet
 
 from shared_core.core.domain import Memory, MemoryId
 from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
+from shared_core.core.failure_reason import message
 from shared_core.core.namespaces import memories_namespace, path_end, scope_path
-from shared_core.errors import MemoryCoreError
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
 from shared_core.ports.storage import Clock
@@ -246,12 +246,9 @@ class ResidentIndexes:
                 key = next(iter(self._wanted))
             try:
                 await self._load(key)
-            except MemoryCoreError as error:
+            except Exception as error:  # noqa: BLE001 # others wait; the statement answers this one
                 if not self._is_closed:
-                    log.warning("an index of recall was not read: %s", error)
-                self._refuse(key)
-            except Exception:  # the other users wait for this task; the statement answers this one
-                log.exception("an index of recall was not read")
+                    log.warning("an index of recall was not read: %s", message(error))
                 self._refuse(key)
             except BaseException:
                 self._is_reading = False

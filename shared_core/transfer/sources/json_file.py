@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
 import ijson
 
 from shared_core.errors import InvalidInput, NotFound
+from shared_core.transfer.lines import opened
 
 BOM = b"\xef\xbb\xbf"
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
@@ -32,6 +34,12 @@ BEGINS = (b"[", b"{", b'"{')
 """How an export begins."""
 CUT_OFF = ("premature EOF", "Incomplete", "Unterminated")
 """Words of the parsers for a document whose end is missing."""
+DEEPEST = 500
+"""Most levels of a document. The parser takes memory with the square of them."""
+LONGEST_TEXT = 100_000_000
+"""Most bytes of one text of a document."""
+MOST_UNPACKED = 200
+"""Most times its own size that a member of an archive unpacks to; exports have 5 to 20."""
 SHOWN = 6
 """Maximum number of names of files or fields in a message."""
 
@@ -84,15 +92,19 @@ class JsonFile:
     def _parser(self) -> Any:
         """Return ijson, or its slower parser in Python for a document that may end the process.
 
-        ijson's parser in C reads a number that Python refuses through a null pointer.
+        ijson's parser in C reads a number that Python refuses through a null pointer. Raises
+        InvalidInput for a document that would fill the memory.
         """
-        before = b""
+        before, parser, shape, is_json = b"", ijson, _JsonBounds(self.name), False
         with self._opened() as file:
             while chunk := file.read(CHUNK):
-                if LONG_NUMBER.search(before + chunk):
-                    return ijson.get_backend("python")
+                if not is_json and not (is_json := chunk.lstrip().startswith(BEGINS)):
+                    continue  # blank, or no JSON, as the parser finds
+                shape.read(chunk)
+                if parser is ijson and LONG_NUMBER.search(before + chunk):
+                    parser = ijson.get_backend("python")
                 before = chunk[-4000:]
-        return ijson
+        return parser
 
     @contextmanager
     def _readable(self) -> Iterator[IO[bytes]]:
@@ -110,15 +122,21 @@ class JsonFile:
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         with self._bytes() as file:
-            yield file if self.member else _unwrapped(file)
+            yield file if self.member else _unwrapped(file, self.name)
 
     @contextmanager
     def _bytes(self) -> Iterator[IO[bytes]]:
         if not self.member:
-            with self.path.open("rb") as file:
+            with opened(self.path) as file:
                 yield _without_bom(file)
             return
         with zipfile.ZipFile(self.path) as archive, closing(archive.open(self.member)) as unpacked:
+            one = archive.getinfo(self.member)
+            if one.file_size > MOST_UNPACKED * max(one.compress_size, 1):
+                raise InvalidInput(
+                    f"{self.name} unpacks to {one.file_size:,} bytes, more than {MOST_UNPACKED}"
+                    " times its packed size, which no export does: download it again"
+                )
             yield _without_bom(unpacked)
 
     def _fault(self, error: ijson.JSONError) -> str:
@@ -144,6 +162,53 @@ class JsonFile:
         if at is not None or any(sign in reason for sign in CUT_OFF):
             return "was cut off, its end is missing: export or download it again"
         return f"is no valid JSON: {reason}. Export it again"
+
+
+class _JsonBounds:
+    """Checks the levels and the texts of a JSON document by its bytes, before it is parsed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._depth = 0
+        self._text: int | None = None
+        self._cut = b""
+
+    def read(self, chunk: bytes) -> None:
+        """Read the next bytes. Raises InvalidInput if a text is too long or a value too deep."""
+        chunk, self._cut = self._cut + chunk, b""
+        if self._text is not None:
+            end = _UP_TO_QUOTE.match(chunk).end()  # type: ignore[union-attr] # it matches always
+            if chunk[end : end + 1] != b'"':
+                self._go_on(self._text + end, chunk[end:])
+                return
+            chunk, self._text = chunk[end + 1 :], None
+        bare, quote, text = _TEXT.sub(b"", chunk).partition(b'"')
+        depths = accumulate((1 - (sign & 4) // 2 for sign in bare.translate(None, _OTHERS)),
+                            initial=self._depth)  # fmt: skip
+        for self._depth in depths:
+            if self._depth > DEEPEST:
+                raise InvalidInput(
+                    f"{self._name} is nested more than {DEEPEST} levels deep, which no export is:"
+                    " give the export as it was downloaded"
+                )
+        if quote:
+            end = _UP_TO_QUOTE.match(text).end()  # type: ignore[union-attr]
+            self._go_on(end, text[end:])
+
+    def _go_on(self, length: int, cut: bytes) -> None:
+        """Note a text that goes on in the next chunk. cut: half an escape at the end of this."""
+        self._text, self._cut = length, cut
+        if length > LONGEST_TEXT:
+            raise InvalidInput(
+                f"{self._name} holds a text of more than {LONGEST_TEXT // 1_000_000} MB, which no"
+                " export has: give the export as it was downloaded"
+            )
+
+
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_UP_TO_QUOTE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+"""All bytes but brackets. Of these, the closing ones have the bit 4."""
 
 
 def json_files(path: Path) -> list[JsonFile]:
@@ -176,7 +241,7 @@ def member_names(path: Path) -> list[str] | None:
         InvalidInput: the archive is damaged.
     """
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             is_archive = file.read(4) == b"PK\x03\x04"
         if not is_archive:
             return None
@@ -186,7 +251,7 @@ def member_names(path: Path) -> list[str] | None:
         raise InvalidInput(
             f"{path.name} is a damaged zip archive ({error}): download it again"
         ) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise NotFound(f"the file {str(path)!r} cannot be read: {error}") from error
 
 
@@ -220,15 +285,21 @@ def _fields(events: Iterator[tuple[str, Any]]) -> list[str]:
     return found
 
 
-def _unwrapped(file: IO[bytes]) -> IO[bytes]:
+def _unwrapped(file: IO[bytes], name: str) -> IO[bytes]:
     """Return the document in a JSON text: json.dump() of a client's text writes such a file."""
     at = file.tell()
     is_wrapped = file.read(2) == b'"{'
     file.seek(at)
     if not is_wrapped:
         return file
+    text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        raise InvalidInput(
+            f"{name} is one text of more than {LONGEST_TEXT // 1_000_000} MB with JSON in it: save"
+            " the JSON itself"
+        )
     try:
-        return BytesIO(str(json.load(file)).encode())
+        return BytesIO(str(json.loads(text)).encode())
     except ValueError as error:
         raise ijson.JSONError(str(error)) from error
 

@@ -151,6 +151,8 @@ def _token(view: PageView, token: ApiToken, now: datetime) -> None:
                 ui.label(token.label).classes("heading")
             everybody = view.t("all users", "所有用户")
             whose = everybody if token.users is None else ", ".join(token.users)
+            if token.opens == "metrics":
+                whose = view.t("metrics alone", "仅指标")
             ui.label(f"{token.app} / {whose}")
             if token.token_id == view.caller.token_id:
                 ui.label(view.t("you are logged in with it", "当前登录使用")).classes("quiet")

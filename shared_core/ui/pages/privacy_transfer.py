@@ -24,8 +24,8 @@ from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.http.export import ExportLines
 from shared_core.http.problems import ProblemError
 from shared_core.ports.transfer import ExportScope
-from shared_core.transfer.lines import LineReader
-from shared_core.transfer.service import ImportedLines, opened
+from shared_core.transfer.lines import LineReader, lines_of, opened
+from shared_core.transfer.service import ImportedLines
 from shared_core.ui.actions import action_button
 from shared_core.ui.view import Inspector, PageView, view_of
 from shared_core.ui.widgets import empty, guarded, heading, panel
@@ -199,8 +199,8 @@ async def received_file(file: FileUpload) -> Upload:
 
 def _checked(folder: _UploadFolder, path: Path) -> Upload:
     reader, rows = LineReader(path.name), Counter[str]()
-    with opened(path) as lines:
-        for batch in reader.batches(lines):
+    with opened(path) as stored:
+        for batch in reader.batches(lines_of(stored, path.name)):
             rows[batch.table] += len(batch.lines)
     assert reader.header is not None
     return Upload(folder, path, reader.header.export_scope, reader.header.model is not None, rows)

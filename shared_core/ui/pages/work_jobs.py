@@ -33,6 +33,7 @@ TYPES: Final[Mapping[str, tuple[str, str]]] = {
     "fast_replay": ("summary", "摘要"),
     "deep_reflection": ("facts of a thread", "提取事实"),
     "reflection": ("reflection", "反思"),
+    "item_vectors": ("vectors of items", "条目的向量"),
     "callback": ("callback", "回调"),
 }
 """English and Chinese word for each type of job."""

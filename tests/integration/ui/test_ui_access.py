@@ -7,8 +7,10 @@ import httpx
 import pytest
 from inspector import ANA, APP, inspecting
 from inspector_thread import RunningInspector
+from nicegui import Client
 
 from shared_core import Scope, run_sync
+from shared_core.ui import guard, sockets
 
 POLLING = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
 
@@ -42,7 +44,7 @@ def cookie_of(answer: httpx.Response) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address, whole):
+def test_this_machine_sees_it_without_a_token_and_another_site_may_only_link_to_it(address, whole):
     page = get(f"{address}/")
     assert 200 == page.status_code and "pg-hippocampus" in page.text
     assert "https://" not in page.text.replace("https://nicegui.io", "")  # all of it is from here
@@ -53,9 +55,6 @@ def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address, wh
     assert 200 == socket.status_code, socket.text
     assert 403 == get(address + POLLING, origin="http://evil.example").status_code
     assert 403 == get(address + POLLING, host="evil.example").status_code
-
-
-def test_another_site_may_link_to_a_page_and_starts_frames_and_runs_nothing(address):
     linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert 200 == get(f"{address}/", **linked).status_code
     assert 403 == get(f"{address}/export?app={APP}&user=ana", **linked).status_code
@@ -68,9 +67,10 @@ def test_another_site_may_link_to_a_page_and_starts_frames_and_runs_nothing(addr
         assert "http:" not in headers["content-security-policy"]
         assert "DENY" == headers["x-frame-options"]
         assert "nosniff" == headers["x-content-type-options"]
-
-
-def test_the_root_leads_to_it_and_the_api_stands_beside_it(address):
+    # Every action goes over the socket, which a page of another site cannot open.
+    page = get(f"{address}/memories?app={APP}&user=ana")
+    assert 'method="get"' not in page.text.lower()
+    assert ANA.user in page.text
     root = address.removesuffix("/ui")
     assert "/ui/" == get(f"{root}/").headers["location"]
     assert "/ui/" == get(address).headers["location"]
@@ -108,6 +108,38 @@ def test_with_tokens_it_asks_for_one(locked, inspector):
     assert 303 == get(f"{locked}/", **with_cookie).status_code
 
 
+def test_the_logins_and_unopened_pages_of_a_token_are_bounded_and_end_no_others(
+    locked, inspector, monkeypatch
+):
+    monkeypatch.setattr(guard, "MOST_OF_TOKEN", 3)
+    monkeypatch.setattr(sockets, "MOST_UNOPENED", 3)
+    of_admin, of_user = token(inspector, ANA), token(inspector, ANA, "ana")
+    admin, *users = [
+        {"cookie": cookie_of(log_in(locked, text))} for text in (of_admin, *[of_user] * 5)
+    ]
+    page = f"{locked}/ask?app={APP}&user=ana"
+    known = set(Client.instances)
+    assert [200, 303, 303, 200, 200, 200] == [
+        get(page, **one).status_code for one in (admin, *users)
+    ]
+    assert [200] * 4 == [get(page, **users[-1]).status_code for _ in range(4)]
+    assert 4 == len(set(Client.instances) - known)  # one of the admin, and three
+
+
+def test_malformed_messages_are_lines_of_the_log_without_a_trace(address, caplog, capfd):
+    sent = ('["event",{}]', '["log"]', '["ack",7]', '["connect",1]', '["event",{"client_id":[]}]',
+            "{}", "[]", "xyz")  # fmt: skip
+    for message in [*(f"42{one}" for one in sent), "49", "\0"]:
+        opened = json.loads(get(address + POLLING).text[1:])["sid"]
+        socket = f"{address}{POLLING}&sid={opened}"
+        for packet in ("40{}", message):
+            httpx.post(socket, content=packet, timeout=60)
+        httpx.get(socket, timeout=60)
+    told = [one for one in caplog.records if "of a page is dropped: " in one.getMessage()]
+    assert len(sent) + 2 == len(told) and not any(one.exc_info for one in told)
+    assert "Traceback" not in caplog.text + "".join(capfd.readouterr())
+
+
 def test_a_login_leads_to_no_other_site_and_attempts_are_bounded(locked, inspector):
     own = token(inspector, ANA)
     for wanted in (
@@ -139,13 +171,6 @@ def test_a_revoked_token_opens_no_page(locked, inspector, monkeypatch):
     assert 200 == get(f"{locked}/", cookie=cookie).status_code
     run_sync(tokens.revoke(new.token.token_id))
     assert 303 == get(f"{locked}/", cookie=cookie).status_code
-
-
-def test_no_get_changes_anything(address):
-    """Every action goes over the socket, which a page of another site cannot open."""
-    page = get(f"{address}/memories?app={APP}&user=ana")
-    assert 'method="get"' not in page.text.lower()
-    assert ANA.user in page.text
 
 
 def test_read_only_serves_no_api(dsn, tmp_path):

@@ -47,7 +47,7 @@ def test_looking_at_a_memory_is_no_use_of_it(page, ana, inspector):
     assert not any(one.access_count for one in found.values())
 
 
-def test_it_says_why_a_memory_was_left_out(page):
+def test_it_says_why_a_memory_was_left_out_options_ask_again_and_the_window_shows_costs(page):
     page.goto(link("ask", ANA, q="Where do I work now?", limit="1"))
     expect(page.locator("[role=status]")).to_contain_text("1 memory in")
     page.get_by_text("What was left out, and why").click()
@@ -58,9 +58,6 @@ def test_it_says_why_a_memory_was_left_out(page):
     expect(reasons.first).to_contain_text("below the floor")
     page.goto(link("ask", ANA, q="dog", kinds="summary", left_out="1"))
     expect(page.get_by_text("was not asked for").first).to_be_visible()
-
-
-def test_options_ask_again_and_a_bad_one_is_explained(page):
     page.goto(link("ask", ANA, q="Where do I live?"))
     page.get_by_text("Options").click()
     page.get_by_label("As of: what held then").fill("2026-02-01")
@@ -72,9 +69,6 @@ def test_options_ask_again_and_a_bad_one_is_explained(page):
     expect(page.get_by_text("Edinburgh")).to_have_count(0)
     page.goto(link("ask", ANA, q="Where do I live?", limit="many"))
     expect(page.get_by_role("alert")).to_contain_text("limit must be a number")
-
-
-def test_the_context_window_shows_each_line_and_its_cost(page):
     page.goto(link("ask", ANA, q="Where do I work now?"))
     page.get_by_text("What a model would read").click()
     expect(page.get_by_text("of 2,000 tokens")).to_be_visible()

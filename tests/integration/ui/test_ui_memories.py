@@ -149,7 +149,7 @@ def test_the_page_of_a_turn_changes_it(page, ana, memory):
     expect(page.get_by_text(f"There is no memory with the key {key}")).to_be_visible()
 
 
-def test_the_timeline_zooms_and_reads_words(page):
+def test_the_timeline_zooms_also_by_a_click_on_a_bar_and_reads_words(page):
     page.goto(link("timeline", ANA))
     expect(page.get_by_text("2026-03-01 00:00 → 2026-03-05 00:00")).to_be_visible()
     turn = page.locator(".pair").filter(has_text="My dog is called Pickle.").first
@@ -164,6 +164,16 @@ def test_the_timeline_zooms_and_reads_words(page):
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_text("2026-03-02 00:00 → 2026-03-03 00:00")).to_be_visible()
     expect(page.get_by_text("1 turn, ")).to_be_visible()
+    page.goto(link("timeline", ANA, unit="day"))
+    chart = page.locator(".chart canvas").first
+    expect(chart).to_be_visible()
+    page.wait_for_function(BARS_ARE_DRAWN)
+    box = chart.bounding_box()
+    assert box
+    # Four days: the middle of the first one, at the foot of its bar.
+    page.mouse.click(box["x"] + 44 + (box["width"] - 56) / 8, box["y"] + box["height"] - 40)
+    page.wait_for_url("**begin=2026-03-01**")
+    expect(page.get_by_text("2026-03-01 00:00 → 2026-03-02 00:00")).to_be_visible()
 
 
 @every_case(("blue", "alert", "last Tuesday"), ("2020-05-01", "", "No memories in this range."))
@@ -177,19 +187,6 @@ BARS_ARE_DRAWN = """() => {
     const chart = getElement(document.querySelector(".chart")).chart;
     return chart?.getModel() && chart.getZr().animation.isFinished();
 }"""
-
-
-def test_a_click_on_a_bar_zooms_in(page):
-    page.goto(link("timeline", ANA, unit="day"))
-    chart = page.locator(".chart canvas").first
-    expect(chart).to_be_visible()
-    page.wait_for_function(BARS_ARE_DRAWN)
-    box = chart.bounding_box()
-    assert box
-    # Four days: the middle of the first one, at the foot of its bar.
-    page.mouse.click(box["x"] + 44 + (box["width"] - 56) / 8, box["y"] + box["height"] - 40)
-    page.wait_for_url("**begin=2026-03-01**")
-    expect(page.get_by_text("2026-03-01 00:00 → 2026-03-02 00:00")).to_be_visible()
 
 
 def test_a_policy_is_set_and_taken_back(page, ana):

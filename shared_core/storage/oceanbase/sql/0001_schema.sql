@@ -458,6 +458,7 @@ CREATE TABLE IF NOT EXISTS api_tokens (
     secret_hash        BLOB NOT NULL,
     label              LONGTEXT NOT NULL,
     users              LONGTEXT,
+    opens              VARCHAR(32) NOT NULL DEFAULT 'memory',
     created_at         DATETIME(6) NOT NULL,
     expires_at         DATETIME(6),
     revoked_at         DATETIME(6),

@@ -443,9 +443,10 @@ CREATE TABLE consolidation_jobs (
     PRIMARY KEY (tenant_id, job_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
     CONSTRAINT consolidation_jobs_job_type_check CHECK (job_type IN (
-        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'callback')),
+        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'item_vectors',
+        'callback')),
     CONSTRAINT consolidation_jobs_thread_check
-        CHECK ((thread_id IS NULL) = (job_type = 'reflection')),
+        CHECK ((thread_id IS NULL) = (job_type IN ('reflection', 'item_vectors'))),
     CONSTRAINT consolidation_jobs_performer_check
         CHECK ((performer IS NULL) = (job_type <> 'callback'))
 );
@@ -1386,13 +1387,15 @@ SELECT protect('conversations');
 
 -- Bearer tokens of the HTTP server. tenant_id: the path of the token's application. secret_hash:
 -- SHA-256 of a random secret of 256 bits, which is never stored. users: whose memories it opens,
--- null for all of the application. A revoked token stays, so that its id is never used again.
+-- null for all of the application. opens: the memory of these users, or the metrics of the server
+-- and nothing else. A revoked token stays, so that its id is never used again.
 CREATE TABLE api_tokens (
     tenant_id    text COLLATE "C" NOT NULL,
     token_id     text COLLATE "C" NOT NULL,
     secret_hash  bytea NOT NULL CHECK (octet_length(secret_hash) = 32),
     label        text NOT NULL DEFAULT '',
     users        text[],
+    opens        text NOT NULL DEFAULT 'memory' CHECK (opens IN ('memory', 'metrics')),
     created_at   timestamptz NOT NULL,
     expires_at   timestamptz,
     revoked_at   timestamptz,

@@ -157,20 +157,22 @@ SELECT least((SELECT j.run_after FROM consolidation_jobs j
               WHERE j.status = 'running' AND {doable}))
 
 -- name: hasten_jobs
--- Makes jobs of some threads due now. A failed job keeps its back-off.
+-- Makes jobs of some threads due now; an empty thread stands for jobs without one. A failed job keeps its back-off.
 UPDATE consolidation_jobs j SET run_after = %(now)s
 FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
-WHERE j.tenant_id = g.tenant_id AND j.thread_id = g.thread_id AND j.status = 'pending'
-  AND {doable} AND j.error IS NULL AND j.run_after > %(now)s
+WHERE j.tenant_id = g.tenant_id AND coalesce(j.thread_id, '') = g.thread_id
+  AND j.status = 'pending' AND {doable} AND j.error IS NULL AND j.run_after > %(now)s
 
 -- name: open_jobs
 -- The number of jobs of some threads that wait or run.
 WITH asked AS (
     SELECT * FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 )
-SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
+SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked a
+            ON j.tenant_id = a.tenant_id AND coalesce(j.thread_id, '') = a.thread_id
         WHERE j.status = 'pending' AND {doable})
-     + (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
+     + (SELECT count(*) FROM consolidation_jobs j JOIN asked a
+            ON j.tenant_id = a.tenant_id AND coalesce(j.thread_id, '') = a.thread_id
         WHERE j.status = 'running' AND {doable})
 
 -- fragment: hint

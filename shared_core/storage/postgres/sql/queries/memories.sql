@@ -23,12 +23,12 @@ RETURNING 1
 -- name: put_memories
 -- Writes memories of a tenant by namespace and key.
 INSERT INTO memories AS m ({put_columns})
-SELECT %(tenant)s, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
+SELECT %(tenant)s, memory_id, namespace, key, kind, text, value::jsonb, terms::tsvector, term_count,
        author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
        superseded_at, words_key
 FROM unnest(
     %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
-    %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
+    %(kinds)s::text[], %(texts)b::text[], %(values)b::text[], %(terms)b::text[],
     %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
     %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
     %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
@@ -43,7 +43,7 @@ FROM unnest(
 INSERT INTO memories AS m ({put_columns})
 VALUES (%(tenant)s, (%(memory_ids)b::uuid[])[1], (%(namespaces)b::text[])[1],
         (%(keys)b::text[])[1], (%(kinds)s::text[])[1], (%(texts)b::text[])[1],
-        (%(values)s::jsonb[])[1], (%(terms)b::text[])[1]::tsvector, (%(term_counts)b::int[])[1],
+        (%(values)b::text[])[1]::jsonb, (%(terms)b::text[])[1]::tsvector, (%(term_counts)b::int[])[1],
         (%(authors)b::text[])[1], (%(importances)b::real[])[1],
         (%(occurred_at)b::timestamptz[])[1], %(now)s, %(now)s,
         (%(expires_at)b::timestamptz[])[1], (%(ttl_s)b::float8[])[1], (%(thread_ids)b::text[])[1],

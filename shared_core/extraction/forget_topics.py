@@ -1,0 +1,277 @@
+"""Decide what a request to forget is about: a person, facts of the user, or words. Pure.
+
+A topic is looked up among the facts, held or just told. "Marek" is the brother whom the user named,
+so "my brother lives in Gdansk" goes with him. "My address" is a slot, so "I live in Leeds" goes.
+Any other topic is a word of texts. A name that is a word too counts where it is used as a name.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+from typing import Final, TypeAlias
+
+from shared_core.core.domain import USER, Event, FactDraft, HeldFact
+from shared_core.extraction.forget_requests import (
+    HOLLOW,
+    ForgetRequest,
+    first_names,
+    forget_requests,
+    slots_of_topic,
+)
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.nlp.nicknames import is_word
+from shared_core.nlp.relation_phrases import asked_kin, kin_of_word, kin_relation
+from shared_core.nlp.rules import load_kin_words, read_language
+from shared_core.nlp.slots import is_name_slot
+from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms, stem
+from shared_core.nlp.typed_text import load_english_typing
+
+AnyFact: TypeAlias = HeldFact | FactDraft
+"""A fact that is held, or one that a turn tells."""
+_RELATION: Final = "relation."
+_PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
+_LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
+_INFLECTIONS: Final = (
+    frozenset({"", "s", "es", "d", "ed", "ing"}),
+    frozenset({"e", "es", "ed", "ing"}),
+    frozenset({"y", "ies", "ied", "ying"}),
+)
+"""Endings that forms of one English word have after what they share; equal stems share more."""
+_HABITS: Final = frozenset(map(stem, (
+    "bake", "climb", "crochet", "dance", "drink", "flirt", "gamble", "hike", "jog", "kayak",
+    "knit", "meditate", "run", "sew", "shoplift", "sing", "skate", "ski", "smoke", "snore",
+    "snowboard", "stutter", "surf", "swim", "vape",
+)))  # fmt: skip
+"""Verbs whose form in -ing means the same as the others; "training" is not about a train."""
+_DOES_EN: Final = (
+    r"(?:(?:is|was|has|does|did|ca|wo)n't|is|was|has|had|does|did|says?|said|told|works?|lives?"
+    r"|came|comes|went|goes|got|likes?|loves?|hates?|wants?|broke|rang|sold|bought|left|met|made"
+    r"|took|gave|sent|wrote|lost|won|ran|knows?|knew|thinks?|thought"
+    r"|\w{2,20}(?:ed|s)|and i|and my)\b"
+)
+"""What a person does at the beginning of a clause: "Will rang", not "will it rain"."""
+_MONTHS: Final = frozenset({"april", "may", "june", "august", "summer", "autumn"})
+_AROUND_MONTH: Final = r"(?<!\bin )(?<!\blast )(?<!\bnext )(?<!\bthis )(?<!\bof )(?<!\bsince )"
+_BEFORE_NAME_ZH: Final = "和跟与对给把被找叫是让约见请问陪帮像、，。！？；,.!?; \n"
+_AFTER_NAME_ZH: Final = "的说是她他也来去在住养和跟"
+_NO_NAME_BEFORE_ZH: Final = "很真太不挺更着下了场"
+"""What stands before a quality or the weather: 很文静, 下小雨."""
+_NO_NAME_AFTER_ZH: Final = "下转停那节过"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetTopic:
+    """What a request is about.
+
+    slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
+    the user, where they are the only ones: then "my brother" without a name is one of them.
+    values: what facts of the slots say.
+    """
+
+    request: ForgetRequest
+    slots: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    kin: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+
+    def has_fact(self, fact: AnyFact) -> bool:
+        """Tell whether a fact is about the topic, whatever its words."""
+        if self.slots:
+            return _is_of_slots(fact, self.slots)
+        named = {normalised(one) for one in self.names}
+        if normalised(fact.subject) in named:
+            return True
+        if is_name_slot(fact.slot):
+            return normalised(fact.value) in named
+        return fact.subject == USER and _kin_of(fact.slot) in self.kin
+
+    def has_text(self, text: str, role: str | None = "user") -> bool:
+        """Tell whether a text is about the topic. role: who says it; None for no turn."""
+        if self.request.is_of_last:
+            return False
+        if self.slots:
+            repeats = role != "user" and any(_spelled(one, normalised(text)) for one in self.values)
+            return repeats or bool(_own_words(self.request.bare_topic).search(text))
+        if self.kin and not self.kin.isdisjoint(asked_kin(text)):
+            return True
+        return is_about(self.request, text, self.names)
+
+
+def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic:
+    """Return what the topic of a request is among facts."""
+    every = list(facts)
+    if slots := slots_of_topic(request.topic):
+        own = [one for one in every if _is_of_slots(one, slots)]
+        return ForgetTopic(request=request, slots=slots, values=frozenset(one.value for one in own))
+    people = [one for one in every if is_name_slot(one.slot) and one.value]
+    bare = request.bare_topic
+    kin = kin_of_word(bare) | kin_of_word(request.topic.removeprefix("我"))
+    own = [one for one in people if _kin_of(one.slot) in kin or _is_called(one.value, bare)]
+    names = {one.value for one in own}
+    others = {_kin_of(one.slot) for one in people if one.value not in names}
+    return ForgetTopic(
+        request=request,
+        names=frozenset(names | {one.split(" ")[0] for one in names}),
+        kin=frozenset(kin | {_kin_of(one.slot) for one in own}) - others,
+    )
+
+
+def facts_told(turns: Sequence[Event]) -> Sequence[FactDraft]:
+    """Return the facts that the rules read in turns of one thread."""
+    return RuleExtractor().read(turns).facts
+
+
+def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozenset[str]:
+    """Return the ids of turns that a later turn of the user asks to forget, and of those askings.
+
+    turns: oldest first. held: the facts that hold.
+    """
+    gone: set[str] = set()
+    for place, turn in enumerate(turns):
+        requests = forget_requests(turn.text) if turn.role == "user" else ()
+        before = turns[:place]
+        told = facts_told(before) if requests else ()
+        for request in requests:
+            topic = topic_among(request, [*held, *told])
+            of_topic = {one.event_id for one in told if topic.has_fact(one)}
+            of_topic |= {key for one in held if topic.has_fact(one) for _, key in one.turns}
+            gone |= {
+                one.event_id
+                for one in before
+                if one.event_id in of_topic or topic.has_text(one.text, one.role)
+            }
+            own = [one.event_id for one in before if one.role == "user"]
+            gone |= {*own[-1:]} if request.is_of_last else set()
+            gone |= {turn.event_id} if request.is_whole else set()
+    return frozenset(gone)
+
+
+def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> bool:
+    """Tell whether a text holds the words of a topic, or one of its names as a name."""
+    if any(_is_used(one, text) for one in names):
+        return True
+    bare, held = request.bare_topic, normalised(text)
+    if any(one[0].isupper() and not _is_used(one, text) for one in _PART.findall(bare)):
+        return False
+    is_name = normalised(bare) in map(normalised, names)
+    return not is_name and _spelled(bare, held, frozenset(_LATIN_WORD.findall(held)))
+
+
+def _kin_of(slot: str) -> str:
+    """Return "brother" of relation.brother.place, "" of any other slot."""
+    return kin_relation(slot.split(".")[1]) if slot.startswith(_RELATION) else ""
+
+
+def _is_called(value: str, topic: str) -> bool:
+    """Tell whether a name is that of a topic, or begins with it: "Theo Smith"."""
+    name, asked = normalised(value), normalised(topic)
+    return name == asked or name.startswith(f"{asked} ")
+
+
+def _is_of_slots(fact: AnyFact, slots: Collection[str]) -> bool:
+    """Tell whether a fact is of one of these slots; rules read an illness as a trait."""
+    if not (fact.subject == USER or fact.slot.startswith(_RELATION)):
+        return False
+    is_illness = fact.slot == "trait" and _illness().fullmatch(fact.value) is not None
+    return fact.slot in slots or ("health" in slots and is_illness)
+
+
+@lru_cache
+def _illness() -> re.Pattern[str]:
+    words = (*read_language("en")["words"]["illness"], *read_language("zh")["words"]["illness"])
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def _own_words(topic: str) -> re.Pattern[str]:
+    """Return the pattern of what the user calls their own: "my home address", 我的地址."""
+    words = re.escape(topic)
+    return re.compile(rf"\b(?:my|our) (?:\w{{1,20}} )?{words}\b|我(?:们)?(?:家)?的?{words}", re.I)
+
+
+def _is_word(name: str) -> bool:
+    """Tell whether a name is an ordinary word as well: Rose, 小雨."""
+    return is_word(name) or not load_english_typing().words_too.isdisjoint(
+        name.casefold().split(" ")
+    )
+
+
+def _is_used(name: str, text: str) -> bool:
+    """Tell whether a text uses a name as a name, not as the word that it may be too."""
+    if not _spelled(name, normalised(text)):
+        return False
+    if HAN_CHARACTER.match(name):
+        starts = (start for start in range(len(text)) if text.startswith(name, start))
+        return any(_is_used_here(name, text, start) for start in starts)
+    return bool(_as_name(name, is_word=_is_word(name)).search(text))
+
+
+def _is_used_here(name: str, text: str, start: int) -> bool:
+    """Tell whether what stands beside a Chinese name lets it be one."""
+    before, after = text[max(0, start - 1) : start], text[start + len(name) :][:1]
+    if not is_word(name):
+        return before not in tuple(_NO_NAME_BEFORE_ZH)
+    if after and after in _NO_NAME_AFTER_ZH:
+        return False
+    return not before or before in _BEFORE_NAME_ZH or bool(after and after in _AFTER_NAME_ZH)
+
+
+@lru_cache(maxsize=64)
+def _as_name(name: str, *, is_word: bool) -> re.Pattern[str]:
+    """Return the pattern of an English name where it is one; after "a" or "the" it is a word."""
+    word, no_article = re.escape(name), r"(?<!\ba )(?<!\ban )(?<!\bthe )"
+    found = rf"(?i:(?<![a-z0-9]){no_article}{word})"
+    if is_word:
+        capital = re.escape(name[:1].upper() + name[1:])
+        month = _AROUND_MONTH if name.casefold() in _MONTHS else ""
+        kin = "|".join(map(re.escape, sorted(load_kin_words("en"), key=len, reverse=True)))
+        begins = r"(?:^|[.!?,;:] ?|\b(?:and|but|that|because|when|if) )"
+        found = (
+            rf"(?i:\b(?:{kin}|told|met|saw|asked|called|named|dear) {word}\b"
+            rf"|{begins}{word}(?:'s\b| {_DOES_EN})|\b{word}'s (?=[a-z]))"
+            rf"|(?<=[a-z,;] ){no_article}{month}{capital}\b"
+        )
+    return re.compile(found)
+
+
+def _spelled(topic: str, held: str, words: Collection[str] = ()) -> bool:
+    """Tell whether a text holds each Latin word of a topic as a word, and its Chinese as it is.
+
+    held: the text, normalised. words: those of it that may be another form of a word of the topic.
+    """
+    for part in _PART.findall(unicodedata.normalize("NFKC", topic)):
+        folded = part.casefold()
+        is_han = bool(HAN_CHARACTER.match(part))
+        if not is_han and frozenset(search_terms(part)) <= HOLLOW:
+            continue
+        whole = re.escape(folded)
+        whole = whole if is_han else rf"(?<![a-z0-9]){whole}(?:'?s|es)?(?![a-z0-9])"
+        if re.search(whole, held):
+            continue
+        may_inflect = not is_han and part == folded and folded not in first_names()
+        if not (may_inflect and any(_is_form(folded, one) for one in words)):
+            return False
+    return True
+
+
+def _is_form(word: str, other: str) -> bool:
+    """Tell whether two words are forms of one: "cats" and "cat", not "police" and "policy".
+
+    Of a habit also "smoking" and "smoke".
+    """
+    if stem(word) != stem(other):
+        return False
+    shared = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False))
+    )
+    rests = {word[shared:], other[shared:]}
+    # "stopped" doubles the last letter of "stop".
+    single = {rest.removeprefix(word[shared - 1]) for rest in rests} if shared else rests
+    if any(rest.endswith("ing") for rest in rests) and stem(word) not in _HABITS:
+        return False
+    return any(rests <= endings or single <= endings for endings in _INFLECTIONS)

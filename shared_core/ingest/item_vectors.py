@@ -1,0 +1,131 @@
+"""Vectors of items that were stored without waiting for a model: made by a job, in passages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+from shared_core.core.domain import JsonValue
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import scope_path
+from shared_core.ingest.item_text import text_of
+from shared_core.ingest.items import LATER_WORDS
+from shared_core.lifecycle import Handle
+from shared_core.nlp.passages import passages, without_data
+from shared_core.nlp.text import search_terms
+from shared_core.policies.vectors import (
+    TEXT_FIELD,
+    add_missing_vectors,
+    fields_without_vectors,
+    items_without_vectors,
+    passage_field,
+    replace_terms,
+)
+from shared_core.ports.indexes import EmbeddedField
+from shared_core.ports.jobs import Job, NewJob
+from shared_core.ports.storage import Clock, Storage
+
+PAGE: Final = 500
+"""Number of items that are looked at together for those without a vector."""
+READ_TOGETHER: Final = 20
+TOGETHER: Final = 64
+"""Number of passages that are embedded and written together; those of an item always are."""
+MOST_PASSAGES: Final = 2_000
+"""Maximum number of passages of an item, about 2 MB; the rest of its text is found by words."""
+OF_A_JOB: Final = 500
+"""Number of passages after which a job leaves the rest to the next one, so that others get on."""
+MOST_BYTES: Final = 900_000
+"""Bytes of the words of an item: PostgreSQL takes 1 MB in a tsvector, with their places."""
+
+
+async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
+    """Embed the items of a user that have words and no vector; return the numbers of both.
+
+    All vectors of an item are written at once, so a job that dies half way leaves whole items, and
+    the next one goes on with the others. An item that was written meanwhile is left to its own job.
+    """
+    storage, tenant = await handle.storage(), scope_path(job.scope)
+    items = made = 0
+    async for waiting in _waiting(storage, tenant, handle.clock):
+        for one in waiting:
+            if len(text_of(one.value)) > LATER_WORDS:
+                terms = await asyncio.to_thread(_all_terms, one)
+                await storage.transact(tenant, partial(replace_terms, one, terms))
+        for fields in _together(waiting):
+            made += await _embed(handle, storage, fields)
+            items += len({one.memory_id for one in fields})
+        if made >= OF_A_JOB:
+            rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=handle.clock())
+            await storage.jobs.enqueue(job.scope, None, rest)
+            break
+    return {"items": items, "passages": made}
+
+
+async def _waiting(
+    storage: Storage, tenant: str, clock: Clock
+) -> AsyncIterator[list[EmbeddedField]]:
+    """Yield the items of a user without vectors, a few together, because some are large."""
+    after: UUID | None = None
+    while True:
+        after, ids = await storage.query(
+            tenant, partial(items_without_vectors, after, PAGE, clock())
+        )
+        for begin in range(0, len(ids), READ_TOGETHER):
+            fields = [(one, TEXT_FIELD) for one in ids[begin : begin + READ_TOGETHER]]
+            reading = partial(fields_without_vectors, tenant, "", fields, must_exist=False)
+            yield await storage.query(tenant, reading)
+        if after is None:
+            return
+
+
+def _all_terms(one: EmbeddedField) -> list[str]:
+    """Return the words of the whole text of an item, as far as a database holds them."""
+    kept: list[str] = []
+    left = MOST_BYTES
+    known: set[str] = set()
+    for term in search_terms(without_data(text_of(one.value))):
+        left -= 2 + (0 if term in known else len(term.encode()) + 4)
+        if left < 0:
+            break
+        known.add(term)
+        kept.append(term)
+    return kept
+
+
+async def _embed(handle: Handle, storage: Storage, fields: Sequence[EmbeddedField]) -> int:
+    embedding = handle.embedding_of(fields[0].address[0])
+    found = await embedding.passages([one.text for one in fields])
+    kept = [place for place, vector in enumerate(found) if vector.any()]
+    adding = partial(
+        add_missing_vectors, await embedding.model(), [fields[one] for one in kept], found[kept]
+    )
+    return await storage.transact(fields[0].tenant, adding) if kept else 0
+
+
+def _together(waiting: Sequence[EmbeddedField]) -> Iterator[list[EmbeddedField]]:
+    """Yield the passages of items, at least TOGETHER of them if there are as many."""
+    batch: list[EmbeddedField] = []
+    for item in waiting:
+        batch += _passages_of(item)
+        if len(batch) >= TOGETHER:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _passages_of(item: EmbeddedField) -> list[EmbeddedField]:
+    text = without_data(text_of(item.value))
+    bounds = list(islice(passages(text), MOST_PASSAGES))
+    is_whole = bounds == [(0, len(text))]
+    return [
+        replace(
+            item, field=TEXT_FIELD if is_whole else passage_field(begin, end), text=text[begin:end]
+        )
+        for begin, end in bounds
+    ]
