@@ -210,7 +210,7 @@ def _held(given: Mapping[str, str], lang: Language) -> HeldFact:
         slot=slot.name,
         subject=subject,
         value=value,
-        statement=_statement(slot.name, value, lang) or f"{given['subject']} {words} {value}",
+        statement=statement_of(slot.name, value, lang) or f"{given['subject']} {words} {value}",
         functional=slot.functional,
         stated_at=SAID_AT - timedelta(days=20),
         thread_id=ThreadId("before"),
@@ -218,7 +218,7 @@ def _held(given: Mapping[str, str], lang: Language) -> HeldFact:
     )
 
 
-def _statement(slot: str, value: str, lang: Language) -> str:
+def statement_of(slot: str, value: str, lang: Language) -> str:
     """Return the sentence that states a value about the user, "" for a slot without one."""
     rules, kin = load_rules(lang), slot.removeprefix(f"{RELATION}.")
     sentence = rules.sentences.get("relation.{kin}" if kin != slot else slot, "")

@@ -1,4 +1,4 @@
-"""Judge what a turn does to a fact that is held, by a network on the states of multilingual-e5-small.
+"""Judge what a turn does to a held fact, by a network on the states of multilingual-e5-small.
 
 The statement of the fact and the turn pass the first layers of e5 one by one. Their states, one
 after the other, pass trained layers, so that each word of one text sees the words of the other.

@@ -1,7 +1,8 @@
 """Which of the facts that hold a turn ends or puts in doubt, as the trained judge reads both. Pure.
 
 The expressions of revision know words of an end. The judge knows what a turn means for a fact:
-"one month in calgary and my skin is crying" for a home in Lagos.
+"one month in calgary and my skin is crying" for a home in Lagos. It is asked where the reader takes
+words of a turn for what may be over.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from shared_core.nlp.rules import load_rules
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.text import Language, is_question
 
-ENDS: Final = 0.9
+ENDS: Final = 0.985
 """Least probability of an end at which a fact ends."""
 DOUBTS: Final = 0.7
 """Least probability of an end or a doubt at which a fact is doubted."""
-MAY_TELL: Final = 0.1
-"""Least probability of telling anything at which a turn is compared."""
+MAY_BE_OVER, IS_OVER = 0.3, 0.7
+"""Least probabilities of being over, of any words of a turn, at which the turn is compared, and at
+which a fact ends."""
 MOST_FACTS: Final = 16
 """Maximum number of facts that a turn is compared with: those it mentions, then the newest."""
 MOST_CHARACTERS: Final = 400
-"""Of a longer turn only the beginning is read."""
+"""Of a longer turn only the beginning is compared."""
 NEVER: Final = frozenset({"name", "surname", "birthday", "origin", "zodiac", "note", "email"})
 """Last parts of slots whose facts no turn ends."""
 
@@ -46,19 +48,24 @@ def judged_changes(
         return
     told = [(one, lang) for one, lang in said if _tells(one, lang)]
     read = " ".join(one for one, _ in told)[:MOST_CHARACTERS]
-    facts = _candidates(told, held) if told and _may_tell(read) else []
-    judge = load_change_judge() if facts else None
-    if judge is None:
+    over = _over(read) if told else 0.0
+    if over < MAY_BE_OVER:
         return
-    lang = told[0][1]
-    for fact, one in zip(facts, judge.judge([one.statement for one in facts], read), strict=True):
-        verdict = _verdict(one)
+    facts, lang = _candidates(told, held), told[0][1]
+    for fact, judgement in _judged(read, facts):
+        verdict = _verdict(judgement)
         limit = vetoed_verdict(read, read, load_revision_rules(lang), kinds_of(fact.slot))
         if verdict and limit != "none":
-            is_end = verdict == limit == "end"
-            yield Change(
-                verdict="end" if is_end else "doubt", rule=f"reader.{lang}.change", fact=fact
-            ), lang
+            is_end = verdict == limit == "end" and over >= IS_OVER
+            verdict = "end" if is_end else "doubt"
+            yield Change(verdict=verdict, rule=f"reader.{lang}.change", fact=fact), lang
+
+
+def _judged(text: str, facts: list[HeldFact]) -> Iterator[tuple[HeldFact, Judgement]]:
+    judge = load_change_judge() if facts else None
+    if judge is not None:
+        found = judge.judge([one.statement for one in facts], text)
+        yield from zip(facts, found, strict=True)
 
 
 def _tells(sentence: str, lang: Language) -> bool:
@@ -67,22 +74,21 @@ def _tells(sentence: str, lang: Language) -> bool:
     return not is_question(sentence) and (guard is None or guard.tells)
 
 
-def _may_tell(text: str) -> bool:
-    """Tell whether the reader finds that a turn may hold a fact, or anything that is over."""
+def _over(text: str) -> float:
+    """Return the highest probability of being over that the reader gives words of a text."""
     tagger = load_tagger()
-    if tagger is None:
-        return False
-    tagged = tagger.tag(text)
-    return bool(tagged.ended)
+    spans = tagger.tag(text).spans if tagger else ()
+    return max((one.over for one in spans), default=0.0)
 
 
 def _candidates(told: list[tuple[str, Language]], held: HeldIndex) -> list[HeldFact]:
     """Return the facts that may end: those that the sentences mention, then the newest."""
+    words = " ".join(text for text, _ in told).casefold()
     touched = {key_of(one) for text, lang in told for one in held.touched(text, lang)}
     facts = [
         one for one in held
         if one.slot.rpartition(".")[2] not in NEVER and not one.is_doubted
-        and (one.subject == USER or one.subject in " ".join(text.lower() for text, _ in told))
+        and (one.subject == USER or one.subject in words)
     ]  # fmt: skip
     facts.sort(key=lambda one: (key_of(one) in touched, one.stated_at), reverse=True)
     return facts[:MOST_FACTS]

@@ -256,15 +256,20 @@ class Revision:
                     continue
                 for draft in self._drafts(event, clause.language, change):
                     say(draft)
-        read = [*tagged_ends(over, self._held)]
-        if self._judges:
-            read += judged_changes(event.text, self._held, most_read=MAX_READ_CHARACTERS)
-        for change, lang in _over(read, stated, told_of):
+        for change, lang in _over(self._trained(event, over), stated, told_of):
             for draft in self._drafts(event, lang, change):
                 say(draft)
         for draft in self._displaced(event, drafts):
             say(draft)
         return said
+
+    def _trained(
+        self, event: Event, over: Sequence[FactDraft]
+    ) -> Iterator[tuple[Change, Language]]:
+        """Yield what the trained reader and the trained judge take for over in a turn."""
+        yield from tagged_ends(over, self._held)
+        if self._judges:
+            yield from judged_changes(event.text, self._held, most_read=MAX_READ_CHARACTERS)
 
     def _drafts(self, event: Event, lang: Language, change: Change) -> Iterator[FactDraft]:
         is_tagged = change.rule.startswith("reader.")
