@@ -39,8 +39,9 @@ from shared_core import Event, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import USER, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction import RuleExtractor
 from shared_core.knowledge.revision import revised
-from shared_core.nlp.slots import slot_about, slot_of
-from shared_core.nlp.text import normalised
+from shared_core.nlp.rules import kin_word, load_rules
+from shared_core.nlp.slots import RELATION, slot_about, slot_of
+from shared_core.nlp.text import Language, normalised
 from shared_core.ports.runs import Fact
 
 DATA: Final = Path(__file__).parent / "data" / "typed"
@@ -120,7 +121,7 @@ def read_messages(extractor: RuleExtractor, figures: Figures, data: Path = DATA)
 def read_lines(extractor: RuleExtractor, figures: Figures, data: Path = DATA) -> Iterator[str]:
     """Count which lines end, replace or doubt one of the facts held; yield those that go wrong."""
     for one in _loaded("traps", data):
-        held = [_held(fact) for fact in one["held"]]
+        held = [_held(fact, one["lang"]) for fact in one["held"]]
         turn = _turn("1", one["text"], SAID_AT)
         read = extractor.knowing([], held).read([turn])
         drafts = revised([turn], read, held, (), ThreadId("here")).facts
@@ -196,7 +197,7 @@ def _said(labels: Iterable[Mapping[str, Any]], facts: Sequence[Fact]) -> int:
     return sum(any(says(label, fact) for fact in facts) for label in labels)
 
 
-def _held(given: Mapping[str, str]) -> HeldFact:
+def _held(given: Mapping[str, str], lang: Language) -> HeldFact:
     """Return a fact of traps.json as it would be held."""
     words, value = given["slot words"], given["value"]
     slot = slot_of(SLOTS.get(words, words)) or slot_of("thing")
@@ -209,12 +210,21 @@ def _held(given: Mapping[str, str]) -> HeldFact:
         slot=slot.name,
         subject=subject,
         value=value,
-        statement=f"{given['subject']} {words} {value}",
+        statement=statement_of(slot.name, value, lang) or f"{given['subject']} {words} {value}",
         functional=slot.functional,
         stated_at=SAID_AT - timedelta(days=20),
         thread_id=ThreadId("before"),
         event_ids=("0",),
     )
+
+
+def statement_of(slot: str, value: str, lang: Language) -> str:
+    """Return the sentence that states a value about the user, "" for a slot without one."""
+    rules, kin = load_rules(lang), slot.removeprefix(f"{RELATION}.")
+    sentence = rules.sentences.get("relation.{kin}" if kin != slot else slot, "")
+    verb = "doing" if lang == "en" else "做"
+    words = {"value": value, "kin": kin_word(kin, lang), "canonical_kin": kin, "a": "a"}
+    return sentence.format_map(words | {"verb": verb}) if "." not in kin else ""
 
 
 def _ends(drafts: Iterable[FactDraft], fact: HeldFact, operation: str) -> bool:

@@ -254,13 +254,13 @@ def score(model: Tagger, lower: Lower, left_out: Sequence[Example]) -> str:
     )
 
 
-def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
-    """Return the arrays to store: the parts of layers as E5File names them, and the heads.
+def layer_arrays(layers: nn.ModuleList) -> dict[str, Any]:
+    """Return the parts of layers as E5File names them.
 
     Matrices are stored in 8 bits, with a scale for each output.
     """
-    arrays: dict[str, Any] = {"slots": np.frombuffer("\n".join(slots).encode(), np.uint8)}
-    for number, layer in zip(LAYERS, model.layers, strict=True):
+    arrays: dict[str, Any] = {}
+    for number, layer in zip(LAYERS, layers, strict=True):
         for name, value in layer.named_parameters():
             part = f"l{number}.{name[:-1]}.{name[-1]}"
             one = value.detach().numpy()
@@ -270,11 +270,29 @@ def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
                 arrays[part] = np.rint(one / scale[:, None]).astype(np.int8)
             else:
                 arrays[part] = one
+    return arrays
+
+
+def packed(model: Tagger, slots: Sequence[str]) -> dict[str, Any]:
+    """Return the arrays to store: those of the layers, the slots and the heads."""
+    arrays = {"slots": np.frombuffer("\n".join(slots).encode(), np.uint8)}
+    arrays |= layer_arrays(model.layers)
     for name in ("tag", "over", "gate"):
         head = getattr(model, name)
         arrays[f"{name}.w"] = head.weight.detach().numpy().T.astype(np.float16)
         arrays[f"{name}.b"] = head.bias.detach().numpy()
     return arrays
+
+
+@torch.no_grad()
+def copy_layers(layers: nn.ModuleList, arrays: Any) -> None:
+    """Copy stored layers into a model."""
+    stored = StoredLayers(arrays)
+    for number, layer in zip(LAYERS, layers, strict=True):
+        for name, value in layer.named_parameters():
+            part = f"l{number}.{name[:-1]}.{name[-1]}"
+            one = stored.matrix(part, 0) if value.ndim == 2 else stored.vector(part)
+            value.copy_(torch.tensor(one))
 
 
 @torch.no_grad()
@@ -285,12 +303,7 @@ def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
         if not set(known) <= set(slots):
             raise SystemExit(f"{path} was trained for other slots: train anew, without --begin")
         places = [0, *(1 + 2 * slots.index(one) + at for one in known for at in (0, 1))]
-        stored = StoredLayers(arrays)
-        for number, layer in zip(LAYERS, model.layers, strict=True):
-            for name, value in layer.named_parameters():
-                part = f"l{number}.{name[:-1]}.{name[-1]}"
-                one = stored.matrix(part, 0) if value.ndim == 2 else stored.vector(part)
-                value.copy_(torch.tensor(one))
+        copy_layers(model.layers, arrays)
         for name in ("tag", "over", "gate"):
             head, rows = getattr(model, name), places if name == "tag" else [0]
             head.weight[rows] = torch.tensor(arrays[f"{name}.w"].astype(np.float32).T)

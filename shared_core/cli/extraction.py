@@ -132,7 +132,7 @@ def read_lines(
     from shared_core.knowledge.revision import Revision
 
     before: list[Event] = []
-    revision = Revision()
+    revision = Revision(reader=extractor.reader)
     for number, raw in enumerate(source, start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -151,7 +151,7 @@ def read_lines(
             event_id=str(number), author="user", role="user", text=text, occurred_at=said_at
         )
         found = extractor.read([turn], before)
-        revision = revision if conversation else Revision()
+        revision = revision if conversation else Revision(reader=extractor.reader)
         facts = revision.read(turn, found.facts)
         drafts = without_moot(facts)
         yield LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))

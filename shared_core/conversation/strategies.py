@@ -208,6 +208,7 @@ class StrategyExtractor:
         self.window_tokens = extractor.window_tokens
         self.reread_turns = extractor.reread_turns
         self.needs_revision = isinstance(extractor, Revisable) and extractor.needs_revision
+        self.reader = isinstance(extractor, Revisable) and extractor.reader
         self.private_only = any(one.private_only for one in refining)
         """Whether public knowledge is not stored."""
         self.with_graph = any(one.with_graph for one in refining)

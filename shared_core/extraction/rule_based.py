@@ -63,7 +63,7 @@ class RuleExtractor:
                 f"no such pattern: {', '.join(unknown)}; see shared_core/nlp/rules/*.toml"
             )
         self._without = frozenset(without)
-        self._reader = reader
+        self.reader = reader
         self._people: Sequence[KnownPerson] = ()
 
     def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
@@ -90,7 +90,7 @@ class RuleExtractor:
                 observe_turns(discourse, [event])
             if event.role != "user":
                 continue
-            reading = read_turn(event, discourse, self._without, reader=self._reader)
+            reading = read_turn(event, discourse, self._without, reader=self.reader)
             if found := list(self_corrections(event.text)):
                 reading.facts = [one for one in reading.facts if not is_proposed(one)]
                 before = [fact for one in context for fact in extract_facts(one)]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -162,22 +162,32 @@ def softmax(values: Array) -> Array:
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
-_loading: Final = threading.Lock()
+_loading: Final = threading.RLock()
+Trained = TypeVar("Trained")
 
 
 def load_tagger() -> Tagger | None:
     """Return the trained tagger, loaded at the first call; None where "e5" cannot run."""
+    return load_trained(WEIGHTS, Tagger)
+
+
+def load_trained(
+    weights: str, make: Callable[[E5Reader, Mapping[str, Array]], Trained]
+) -> Trained | None:
+    """Return a network of this package, loaded at the first call; None where "e5" cannot run."""
     with _loading:
-        return _loaded()
+        return _loaded(weights, make)
 
 
 @cache
-def _loaded() -> Tagger | None:
-    with (files(__package__) / WEIGHTS).open("rb") as file:
+def _loaded(
+    weights: str, make: Callable[[E5Reader, Mapping[str, Array]], Trained]
+) -> Trained | None:
+    with (files(__package__) / weights).open("rb") as file:
         stored = np.load(file, allow_pickle=False)
         arrays = {name: stored[name] for name in stored.files}
     try:
-        return Tagger(E5Reader(load(), arrays), arrays)
+        return make(E5Reader(load(), arrays), arrays)
     except (ImportError, ModelUnavailable) as error:
         log.warning("rules alone read turns, because 'e5' cannot run: %s", error)
         return None

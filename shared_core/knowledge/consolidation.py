@@ -607,7 +607,9 @@ async def _extracted(
         reader = extractor.knowing(reading.people, held)
     found = await reader.extract(turns, reading.context)
     if isinstance(extractor, Revisable) and extractor.needs_revision:
-        return await asyncio.to_thread(revised, turns, found, held, reading.context, thread_id)
+        return await asyncio.to_thread(
+            revised, turns, found, held, reading.context, thread_id, reader=extractor.reader
+        )
     return cascaded(found, held)
 
 

@@ -37,6 +37,7 @@ from shared_core.knowledge.clause_changes import (
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
+from shared_core.knowledge.judged_changes import judged_changes
 from shared_core.knowledge.tagged_ends import DOUBTS, REPLACES, tagged_ends
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
@@ -71,6 +72,8 @@ def revised(
     held: Sequence[HeldFact],
     context: Sequence[Event] = (),
     thread_id: ThreadId | None = None,
+    *,
+    reader: bool = True,
 ) -> Extraction:
     """Return an extraction with what its turns do to the facts that are held.
 
@@ -80,8 +83,9 @@ def revised(
         held: facts that hold, or ended, before the turns.
         context: earlier turns of the thread, in order.
         thread_id: the thread of the turns.
+        reader: whether the trained judge of changes compares them, beside the rules.
     """
-    revision = Revision(held, context, thread_id)
+    revision = Revision(held, context, thread_id, reader=reader)
     drafts = _by_turn(extraction.facts)
     facts = [one for event in turns for one in revision.read(event, drafts.pop(event.event_id, []))]
     facts += [one for left in drafts.values() for one in left]
@@ -128,8 +132,11 @@ class Revision:
         held: Iterable[HeldFact] = (),
         context: Sequence[Event] = (),
         thread_id: ThreadId | None = None,
+        *,
+        reader: bool = True,
     ) -> None:
         held = list(held)
+        self._judges = reader
         self._thread_id = thread_id
         self._held = HeldIndex(one for one in held if one.ended_at is None)
         self._reader = ClauseReader(self._held, Subjects(self._held), set())
@@ -249,12 +256,20 @@ class Revision:
                     continue
                 for draft in self._drafts(event, clause.language, change):
                     say(draft)
-        for change, lang in _tagged(over, self._held, stated, told_of):
+        for change, lang in _over(self._trained(event, over), stated, told_of):
             for draft in self._drafts(event, lang, change):
                 say(draft)
         for draft in self._displaced(event, drafts):
             say(draft)
         return said
+
+    def _trained(
+        self, event: Event, over: Sequence[FactDraft]
+    ) -> Iterator[tuple[Change, Language]]:
+        """Yield what the trained reader and the trained judge take for over in a turn."""
+        yield from tagged_ends(over, self._held)
+        if self._judges:
+            yield from judged_changes(event.text, self._held, most_read=MAX_READ_CHARACTERS)
 
     def _drafts(self, event: Event, lang: Language, change: Change) -> Iterator[FactDraft]:
         is_tagged = change.rule.startswith("reader.")
@@ -550,10 +565,10 @@ def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str
             yield from (("revise.falls.person", about) for about in held.attributes(one))
 
 
-def _tagged(
-    over: Sequence[FactDraft], held: HeldIndex, stated: Collection[Key], told_of: Collection[str]
+def _over(
+    read: Iterable[tuple[Change, Language]], stated: Collection[Key], told_of: Collection[str]
 ) -> list[tuple[Change, Language]]:
-    """Return what the trained reader takes for over.
+    """Return those changes that the trained reader and judge read which the rules allow.
 
     stated: keys that the rules read as stated. told_of: subjects of what they read as ended: "Ines
     had the baby" ends something about Ines, who is no less a wife.
@@ -564,7 +579,7 @@ def _tagged(
             return False
         return not (relation_of(fact) and normalised(fact.value) in told_of)
 
-    return [(change, lang) for change, lang in tagged_ends(over, held) if is_over(change.fact)]
+    return [(change, lang) for change, lang in read if is_over(change.fact)]
 
 
 def _is_new_one(draft: FactDraft, text: str) -> bool:

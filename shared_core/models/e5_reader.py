@@ -6,7 +6,7 @@ They take the place of the layers of e5 above the shared ones, and were trained 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,24 @@ class E5Reader:
     def __init__(self, network: E5Network, arrays: Mapping[str, Array]) -> None:
         self._network = network
         self._session = session(GRAPH, layer_weights(StoredLayers(arrays), LAYERS))
+
+    def pair_means(self, firsts: Sequence[str], second: str, side: Array) -> Array:
+        """Return the mean states of two texts that are read beside each other, a row a first text.
+
+        side: is added to the states of the second text before. Shape (firsts, 2 * hidden).
+        """
+        states = [self._network.lower_states(one)[2] for one in firsts]
+        other = self._network.lower_states(second)[2] + side
+        rows = [np.concatenate([one, other]) for one in states]
+        lengths = np.array([len(row) for row in rows], np.int32)
+        x = np.zeros((len(rows), lengths.max(), rows[0].shape[1]), np.float32)
+        for place, row in enumerate(rows):
+            x[place, : len(row)] = row
+        [upper] = self._session.run(None, {"x": x, "lengths": lengths})
+        return np.stack([
+            np.concatenate([row[: len(one)].mean(axis=0), row[len(one) : length].mean(axis=0)])
+            for row, one, length in zip(upper, states, lengths, strict=True)
+        ])  # fmt: skip
 
     def states(self, text: str) -> tuple[list[tuple[int, int]], Array, Array]:
         """Return where the pieces of a text stand in it, their states, and the mean state.

@@ -135,11 +135,15 @@ class Revisable(Protocol):
     """An extractor that may read turns without comparing them with what is held.
 
     needs_revision: the drafts do not say what the turns do to the held facts, so
-    shared_core.knowledge.revision compares them. Other extractors say it themselves.
+    shared_core.knowledge.revision compares them. Other extractors say it themselves. reader:
+    whether the trained judge of changes compares them too.
     """
 
     @property
     def needs_revision(self) -> bool: ...
+
+    @property
+    def reader(self) -> bool: ...
 
 
 @runtime_checkable

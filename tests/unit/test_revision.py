@@ -10,6 +10,7 @@ from every_case import every_case
 from hypothesis import given, strategies as st
 from turns import said
 
+from benchmarks.typed import statement_of
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.held_index import HeldIndex, key_of
@@ -17,7 +18,7 @@ from shared_core.knowledge.revision import Revision, cascaded, revised
 from shared_core.knowledge.tagged_ends import SURE, tagged_ends
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.slots import slot_of
-from shared_core.nlp.text import Language, normalised
+from shared_core.nlp.text import Language, language as language_of, normalised
 from tests.unit.revision_traps import CHINESE_HELD, CHINESE_TRAPS, ENGLISH_HELD, ENGLISH_TRAPS
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -207,8 +208,9 @@ def held(slot: str, value: str, subject: str = USER, number: int = 1) -> HeldFac
     assert known is not None
     return HeldFact(
         memory_id=MemoryId(UUID(int=number)), fact_type=known.fact_type, slot=slot, subject=subject,
-        value=value, statement=f"{slot} is {value}", functional=known.functional, stated_at=NOON,
-        thread_id=HERE, event_ids=("e0",),
+        value=value, functional=known.functional, stated_at=NOON, thread_id=HERE,
+        statement=statement_of(slot, value, language_of(value)) or f"{slot} is {value}",
+        event_ids=("e0",),
     )  # fmt: skip
 
 
