@@ -28,7 +28,7 @@ DOUBTS: Final = 0.7
 MAY_BE_OVER, IS_OVER = 0.3, 0.7
 """Least probabilities of being over, of any words of a turn, at which the turn is compared, and at
 which a fact ends."""
-MOST_FACTS: Final = 16
+MOST_FACTS: Final = 8
 """Maximum number of facts that a turn is compared with: those it mentions, then the newest."""
 MOST_CHARACTERS: Final = 400
 """Of a longer turn only the beginning is compared."""

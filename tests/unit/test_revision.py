@@ -352,6 +352,17 @@ def test_traps_end_next_to_nothing(facts, lines):
     assert len(doubted) * 10 <= len(lines), doubted
 
 
+@every_case(
+    ("medication", "sertraline", "doc says i can bin the sertraline, feels odd"),
+    ("car", "高尔夫", "高尔夫被二手商开走了 以后挤地铁"),
+    ("activity", "瑜伽", "瑜伽垫挂闲鱼了 膝盖不答应"),
+)  # fmt: skip
+def test_the_trained_judge_doubts_what_a_turn_ends_in_passing(slot, value, text):
+    known, nothing = [held(slot, value)], Extraction()
+    assert [("doubt", slot, value)] == done(read(known, text))
+    assert nothing is revised([turn(1, text)], nothing, known, BEFORE, HERE, reader=False)
+
+
 EXPECTING: list[tuple[str, ...]] = [
     ("relation.wife", "Ines"), ("relation.wife.trait", "pregnant", "ines"),
     ("relation.wife.trait", "vegan", "ines"),
