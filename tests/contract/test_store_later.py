@@ -40,6 +40,7 @@ async def run(memory, scope):
         (KEY, "Where do I find the key to the boathouse?", 1),
         (f"{LOG}\n{KEY}\n\n{LOG}", "Where do I find the key to the boathouse?", 20),
         ("备用钥匙挂在蓝色水壶后面。", "钥匙在哪里？", 1),
+        (f"{'-' * 5_000}\n{KEY}", "Where do I find the key to the boathouse?", 1),
     ],
 )
 async def test_a_put_waits_for_no_model_and_a_job_makes_it_found(idle, scope, text, question, made):
