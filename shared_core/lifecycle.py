@@ -94,14 +94,15 @@ class StorageLifecycle:
         if time.monotonic() < self._cold_until:
             return
         try:
-            try:
-                async with asyncio.timeout(None if self._storage.is_embedded else remote_s):
-                    await self.open()
-            finally:
-                if embedding is not None:
-                    await embedding.load(is_open=self.is_open)
+            async with asyncio.timeout(None if self._storage.is_embedded else remote_s):
+                await self.open()
         except (MemoryCoreError, TimeoutError):
             self._cold_until = time.monotonic() + COLD_RETRY_S
+        if embedding is not None:
+            try:
+                await embedding.load(is_open=self.is_open)
+            except MemoryCoreError:
+                self._cold_until = time.monotonic() + COLD_RETRY_S
 
     async def compare_clock(self) -> None:
         """Correct the clock of the memory by the server's; a caller's own clock stays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
@@ -38,11 +39,9 @@ def reason(error: BaseException) -> str:
             return told
         return f"{told}, from {type(first).__name__} {_place(first)}".strip()
     message = _one_line(str(error))
-    cause = error.__cause__ or error.__context__
-    while cause is not None:
+    for cause in _causes(error, with_contexts=True):
         if not isinstance(cause, MemoryCoreError) and str(cause):
             message = _without(message, cause)
-        cause = cause.__cause__ or cause.__context__
     if len(message) > LONGEST_REASON:
         message = f"{message[:LONGEST_REASON]}…"
     return f"{name}: {message}" if message else name
@@ -84,9 +83,21 @@ def _places(error: BaseException) -> str:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
+    return [error, *_causes(error)][-1]
+
+
+def _causes(error: BaseException, *, with_contexts: bool = False) -> Iterator[BaseException]:
+    """Yield the cause of an error, the cause of that one, and so on; each once.
+
+    "raise error from error" makes an error its own cause.
+    """
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if cause is not error:
+            yield cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or (cause.__context__ if with_contexts else None)
 
 
 def _place(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from datetime import UTC, datetime
+from http import HTTPMethod
 from typing import Any
 
 import orjson
@@ -99,7 +100,7 @@ class RequestLog:
 def _fields(scope: Scope, status: int, took_s: float) -> dict[str, Any]:
     caller = scope.get("hippocampus.caller")
     return {
-        "method": scope["method"] if scope["method"].isalpha() else "?",
+        "method": scope["method"] if scope["method"] in HTTPMethod.__members__ else "?",
         "route": getattr(scope.get("route"), "path_format", None),
         "status": status,
         "duration_ms": round(took_s * 1000, 1),

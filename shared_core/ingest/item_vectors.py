@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -56,7 +56,7 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
             if len(text_of(one.value)) > LATER_WORDS:
                 terms = await asyncio.to_thread(_all_terms, one)
                 await storage.transact(tenant, partial(replace_terms, one, terms))
-        for fields in _together(waiting):
+        for fields in await asyncio.to_thread(_together, waiting):
             made += await _embed(handle, storage, fields)
             items += len({one.memory_id for one in fields})
         if made >= OF_A_JOB:
@@ -107,16 +107,14 @@ async def _embed(handle: Handle, storage: Storage, fields: Sequence[EmbeddedFiel
     return await storage.transact(fields[0].tenant, adding) if kept else 0
 
 
-def _together(waiting: Sequence[EmbeddedField]) -> Iterator[list[EmbeddedField]]:
-    """Yield the passages of items, at least TOGETHER of them if there are as many."""
-    batch: list[EmbeddedField] = []
+def _together(waiting: Sequence[EmbeddedField]) -> list[list[EmbeddedField]]:
+    """Return the passages of items in batches of at least TOGETHER, the last one aside."""
+    batches: list[list[EmbeddedField]] = []
     for item in waiting:
-        batch += _passages_of(item)
-        if len(batch) >= TOGETHER:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+        if not batches or len(batches[-1]) >= TOGETHER:
+            batches.append([])
+        batches[-1] += _passages_of(item)
+    return [batch for batch in batches if batch]
 
 
 def _passages_of(item: EmbeddedField) -> list[EmbeddedField]:

@@ -71,7 +71,7 @@ LATER_CHARACTERS = 10_000
 """Characters of an item that is embedded later which are kept as its text: what recall shows."""
 LATER_WORDS = 2_000
 """Characters of it whose words are searched at once: it takes a second to cut 1 MB into words. The
-job adds the words of the rest."""
+job adds the words of the rest. An item without words is never embedded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +143,9 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     namespace, key = op.address
     text = text_of(op.value)
     later = op.later and op.texts is None and may_wait(namespace)
+    at_once = _first_words(text) if later else text
     if later:
         text = text[:LATER_CHARACTERS]
-    at_once = without_data(text[:LATER_WORDS]) if later else text
     texts = {TEXT_FIELD: at_once} if op.texts is None else op.texts
     texts = {name: words for name, words in texts.items() if has_words(words)}
     words = "\n".join(dict.fromkeys(texts.values())) if op.words is None else op.words
@@ -187,6 +187,15 @@ def _in_minutes(ttl_s: object) -> str:
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float):
         return f"{ttl_s!r}"
     return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
+
+
+def _first_words(text: str) -> str:
+    """Return the first LATER_WORDS characters of a text that have words, counted in such steps."""
+    for begin in range(0, len(text), LATER_WORDS):
+        part = without_data(text[begin : begin + LATER_WORDS])
+        if has_words(part):
+            return part
+    return ""
 
 
 MAX_BOUND = 1_000_000_000

@@ -320,8 +320,7 @@ class JobQueue:
         """Enqueue a job with manual priority, so that it precedes all jobs enqueued otherwise.
 
         A reflection and the vectors of items are about a user and have no thread; every other job
-        has one. A failed job keeps
-        the time of its retry; run() does not wait for that time.
+        has one. A failed job keeps the time of its retry; run() does not wait for that time.
         """
         job_type = _known(job_type)
         if (thread_id is None) != (job_type in OF_A_USER):

@@ -279,7 +279,7 @@ def without_accents(text: str) -> str:
 
 def has_words(text: str) -> bool:
     """Tell whether a text has a letter or digit of any script, so that search can find it."""
-    return any(character.isalnum() for character in text)
+    return any(map(str.isalnum, text))
 
 
 _WORD_BEFORE: Final = re.compile(f"[^\\W{UNSPACED}]")

@@ -105,8 +105,8 @@ class _Reembedding:
         return await self._storage.reembedding.embedded_otherwise(self._embedder.model, after, PAGE)
 
     async def _embed(self, page: Sequence[EmbeddedField]) -> None:
-        texts = [(one, field_text(one, self._text_of_field)) for one in page]
-        with_words = [(one, text) for one, text in texts if has_words(text)]
+        texts = field_texts(page, self._text_of_field)
+        with_words = [one for one in zip(page, texts, strict=True) if has_words(one[1])]
         if with_words:
             vectors = await self._embedder.embed_passages([text for _, text in with_words])
             kept = [place for place, vector in enumerate(vectors) if vector.any()]
@@ -139,10 +139,17 @@ async def add_vectors(
     return sum((await storage.transact_all(policies)).values())
 
 
-def field_text(one: EmbeddedField, text_of_field: TextOfField | None) -> str:
-    """Return the text of a field of a memory; "" if it is unknown."""
-    if one.field == TEXT_FIELD:
-        return one.text
-    if passage := passage_of(one.field):
-        return without_data(text_of(one.value))[passage]
-    return (text_of_field(one.value, one.field) if text_of_field else None) or ""
+def field_texts(fields: Sequence[EmbeddedField], text_of_field: TextOfField | None) -> list[str]:
+    """Return the texts of fields of memories; "" for unknown ones."""
+    whole: dict[UUID, str] = {}  # a file has up to 2,000 passages, which are cut from one text
+    texts = []
+    for one in fields:
+        if one.field == TEXT_FIELD:
+            texts.append(one.text)
+        elif passage := passage_of(one.field):
+            if one.memory_id not in whole:
+                whole[one.memory_id] = without_data(text_of(one.value))
+            texts.append(whole[one.memory_id][passage])
+        else:
+            texts.append((text_of_field(one.value, one.field) if text_of_field else None) or "")
+    return texts

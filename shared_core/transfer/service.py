@@ -42,7 +42,7 @@ from shared_core.transfer.lines import (
     read_rows,
     row_line,
 )
-from shared_core.transfer.reembedding import TextOfField, add_vectors, field_text
+from shared_core.transfer.reembedding import TextOfField, add_vectors, field_texts
 
 if TYPE_CHECKING:
     from shared_core.lifecycle import Handle
@@ -298,9 +298,9 @@ class _LineImport:
         waiting = await without_vectors(
             self._storage, read_rows(batch, self._clock(), FIELD), model
         )
-        texts = {(one.address, one.field): field_text(one, self._text_of_field) for one in waiting}
-        with_words = [(*at, text) for at, text in texts.items() if has_words(text)]
         named = {(one.address, one.field): one for one in waiting}
+        texts = field_texts([*named.values()], self._text_of_field)
+        with_words = [(*at, text) for at, text in zip(named, texts, strict=True) if has_words(text)]
         for start in range(0, len(with_words), EMBEDDED_AT_ONCE):
             made = await self._embedding.rows(with_words[start : start + EMBEDDED_AT_ONCE])
             if made is not None:

@@ -79,7 +79,7 @@ class Logins:
         now = time.monotonic()
         session_id = secrets.token_urlsafe(32)
         own = [known for known, (held, _) in self._tokens.items() if held == token]
-        for oldest in own[: len(own) - MOST_OF_TOKEN + 1]:
+        for oldest in own[: max(len(own) - MOST_OF_TOKEN + 1, 0)]:
             self.end(oldest)
         self._tokens[session_id] = token, now + SESSION_S
         while len(self._tokens) > MOST_SESSIONS or next(iter(self._tokens.values()))[1] < now:

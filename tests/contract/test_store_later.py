@@ -7,7 +7,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_store import PgHippocampusStore as Store, memories_namespace
-from shared_core import open_memory
+from shared_core import CallableEmbedder, open_memory
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.ingest import item_vectors
 from shared_core.models.embedding import Embedding
@@ -40,6 +40,7 @@ async def run(memory, scope):
         (KEY, "Where do I find the key to the boathouse?", 1),
         (f"{LOG}\n{KEY}\n\n{LOG}", "Where do I find the key to the boathouse?", 20),
         ("备用钥匙挂在蓝色水壶后面。", "钥匙在哪里？", 1),
+        (f"{'-' * 5_000}\n{KEY}", "Where do I find the key to the boathouse?", 1),
     ],
 )
 async def test_a_put_waits_for_no_model_and_a_job_makes_it_found(idle, scope, text, question, made):
@@ -82,6 +83,17 @@ async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_n
     with mock.patch.object(Embedding, "passages", editing):
         assert 0 == (await run(idle, scope))["passages"]
     assert {"items": 1, "passages": 1} == await run(idle, scope)
+
+
+@pytest.mark.both_engines
+async def test_another_model_embeds_the_same_passages(dsn, scope):
+    texts = []
+    model = CallableEmbedder(lambda some: texts.extend(some) or [[1.0, 2.0]] * len(some), model="2")
+    async with open_memory(dsn, worker=False) as memory:
+        await Store(engine=memory, embed_later=True).aput(files(scope), "/a.md", {"content": LOG})
+        made = (await run(memory, scope))["passages"]
+        assert made == (await memory.reembed(model)).embedded
+    assert sorted(LOG[begin:end] for begin, end in passages(LOG)) == sorted(texts[-made:])
 
 
 async def test_flush_has_what_waits_embedded(shared_memory, scope):

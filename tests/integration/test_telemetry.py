@@ -365,6 +365,9 @@ async def test_metrics_need_a_token_that_opens_them_alone(memory):
     assert await memory.tokens.verify(of_all.text) is None  # so no other server lets it in
     with pytest.raises(InvalidInput, match="leave users out"):
         await memory.tokens.create("one", users=["ana"], opens="metrics")
+    async with client_of(memory, token=of_all.text) as client:
+        await client.request("ODD", "/")  # each new name of a method would stay in memory
+        assert "ODD" not in (await client.get("/metrics")).text
     async with client_of(memory, token="hippo_wrong") as client:
         assert 401 == (await client.get("/metrics")).status_code
     async with client_of(memory, host="example.org") as client:

@@ -377,6 +377,7 @@ def test_a_cut_off_file_one_of_another_product_and_a_huge_number_are_named_and_n
     (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
     (b" " * 2_000_000 + b'{"a":' * 40_000, "is nested more than 500 levels deep"),
     (b'[{"mapping": "' + b"a" * 101_000_000, "holds a text of more than 100 MB"),
+    (b'["' + b'\\"' * CHUNK + b'"]', "is of no product"),  # takes hours if it is not linear
     (b'["' + b"a" * (CHUNK - 3) + b'\\"' + b"[" * 600 + b'"]', "is of no product"),
     (b'"{' + b" " * 101_000_000, "is one text of more than 100 MB"),
 )  # fmt: skip

@@ -24,6 +24,10 @@ def test_a_reason_keeps_our_words_and_no_others_and_waits_grow_and_end():
             raise ValueError(SAID) from error
     place = r" at test_job_failures.py:\d+"
     assert re.fullmatch(f"ValueError{place}, from OSError{place}", reason(raised.value))
+    own_cause = OSError(SAID)
+    own_cause.__cause__ = own_cause  # as "raise error from error" leaves it
+    (ours := ModelUnavailable("away")).__cause__ = own_cause
+    assert ("OSError", "ModelUnavailable: away") == (reason(own_cause), reason(ours))
     for strategy, longest in ((POISON, 600), (OUTAGE, 300)):
         waits = [wait_s(strategy, attempt) for attempt in (1, 3, 6, 50)]
         assert sorted(waits) == waits and longest == waits[-1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from shared_core.core.domain import JsonValue
 from shared_core.core.namespaces import ROOT, from_path
 from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
@@ -47,18 +48,23 @@ class PostgresReembed:
             after_memory=memory,
             limit=limit,
         )
-        return [
-            EmbeddedField(
-                tenant=tenant,
-                memory_id=memory_id,
-                address=(from_path(tenant + namespace[1:]), key),
-                field=field,
-                text=text,
-                value=json.loads(value),
-                updated_at=updated_at,
+        values: dict[UUID, Mapping[str, JsonValue]] = {}
+        found = []
+        for tenant, memory_id, namespace, key, field, text, value, updated_at in rows:
+            if value is not None:
+                values[memory_id] = json.loads(value)
+            found.append(
+                EmbeddedField(
+                    tenant=tenant,
+                    memory_id=memory_id,
+                    address=(from_path(tenant + namespace[1:]), key),
+                    field=field,
+                    text=text,
+                    value=values[memory_id],
+                    updated_at=updated_at,
+                )
             )
-            for tenant, memory_id, namespace, key, field, text, value, updated_at in rows
-        ]
+        return found
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
         counts = await self._database.rows(ROOT, "drop_old_vectors", model=model, limit=limit)

@@ -182,7 +182,8 @@ class _JsonBounds:
                 self._go_on(self._text + end, chunk[end:])
                 return
             chunk, self._text = chunk[end + 1 :], None
-        bare, quote, text = _TEXT.sub(b"", chunk).partition(b'"')
+        end = _WHOLE.match(chunk).end()  # type: ignore[union-attr] # it matches always
+        bare, text = _TEXT.sub(b"", chunk[:end]), chunk[end + 1 :]
         depths = accumulate((1 - (sign & 4) // 2 for sign in bare.translate(None, _OTHERS)),
                             initial=self._depth)  # fmt: skip
         for self._depth in depths:
@@ -191,7 +192,7 @@ class _JsonBounds:
                     f"{self._name} is nested more than {DEEPEST} levels deep, which no export is:"
                     " give the export as it was downloaded"
                 )
-        if quote:
+        if end < len(chunk):
             end = _UP_TO_QUOTE.match(text).end()  # type: ignore[union-attr]
             self._go_on(end, text[end:])
 
@@ -206,6 +207,8 @@ class _JsonBounds:
 
 
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_WHOLE = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+"""All before a text that goes on in the next chunk: _TEXT alone would try each quote within it."""
 _UP_TO_QUOTE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 """All bytes but brackets. Of these, the closing ones have the bit 4."""

@@ -111,15 +111,15 @@ def test_with_tokens_it_asks_for_one(locked, inspector):
 def test_the_logins_and_unopened_pages_of_a_token_are_bounded_and_end_no_others(
     locked, inspector, monkeypatch
 ):
-    monkeypatch.setattr(guard, "MOST_OF_TOKEN", 3)
+    monkeypatch.setattr(guard, "MOST_OF_TOKEN", 4)
     monkeypatch.setattr(sockets, "MOST_UNOPENED", 3)
     of_admin, of_user = token(inspector, ANA), token(inspector, ANA, "ana")
     admin, *users = [
-        {"cookie": cookie_of(log_in(locked, text))} for text in (of_admin, *[of_user] * 5)
+        {"cookie": cookie_of(log_in(locked, text))} for text in (of_admin, *[of_user] * 6)
     ]
     page = f"{locked}/ask?app={APP}&user=ana"
     known = set(Client.instances)
-    assert [200, 303, 303, 200, 200, 200] == [
+    assert [200, 303, 303, 200, 200, 200, 200] == [
         get(page, **one).status_code for one in (admin, *users)
     ]
     assert [200] * 4 == [get(page, **users[-1]).status_code for _ in range(4)]

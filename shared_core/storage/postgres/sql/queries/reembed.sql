@@ -10,16 +10,24 @@ ON CONFLICT (model) DO UPDATE SET beside = false
 SELECT dimensions FROM embedding_models WHERE model = %(model)s
 
 -- name: embedded_otherwise
--- The next fields with a vector of another model and none of this one, with their text.
-SELECT e.tenant_id, e.memory_id, m.namespace, m.key, e.field, m.text, m.value::text, m.updated_at
-FROM embeddings e JOIN memories m USING (tenant_id, memory_id)
-WHERE (e.tenant_id, e.memory_id) > (%(after_tenant)s::text, %(after_memory)s::uuid)
-  AND e.model <> %(model)s
-  AND e.model NOT IN (SELECT b.model FROM embedding_models b WHERE b.beside)
-  AND NOT EXISTS (SELECT FROM embeddings n
-                  WHERE n.tenant_id = e.tenant_id AND n.model = %(model)s
-                    AND n.memory_id = e.memory_id AND n.field = e.field)
-ORDER BY e.tenant_id, e.memory_id LIMIT %(limit)s
+-- The next fields with a vector of another model and none of this one, with their text. Only the
+-- first field of a memory has its value: a file of 1 MB has hundreds of passages.
+WITH next AS (
+    SELECT e.tenant_id, e.memory_id, e.field FROM embeddings e
+    WHERE (e.tenant_id, e.memory_id) > (%(after_tenant)s::text, %(after_memory)s::uuid)
+      AND e.model <> %(model)s
+      AND e.model NOT IN (SELECT b.model FROM embedding_models b WHERE b.beside)
+      AND NOT EXISTS (SELECT FROM embeddings n
+                      WHERE n.tenant_id = e.tenant_id AND n.model = %(model)s
+                        AND n.memory_id = e.memory_id AND n.field = e.field)
+    ORDER BY e.tenant_id, e.memory_id LIMIT %(limit)s
+), numbered AS (
+    SELECT *, row_number() OVER (PARTITION BY tenant_id, memory_id) AS place FROM next
+)
+SELECT n.tenant_id, n.memory_id, m.namespace, m.key, n.field, m.text,
+       CASE WHEN n.place = 1 THEN m.value::text END, m.updated_at
+FROM numbered n JOIN memories m USING (tenant_id, memory_id)
+ORDER BY n.tenant_id, n.memory_id, n.place
 
 -- name: retire_model
 UPDATE embedding_models SET active = false WHERE active AND model <> %(model)s
