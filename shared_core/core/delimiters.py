@@ -49,7 +49,8 @@ _HARMFUL: Final = re.compile(
 )
 _OPENING: Final = re.compile(f"[{BRACKETS}{QUOTES}]")
 _SQUARE: Final = re.compile(
-    r"\[(?=/?(?:[A-Z]+_[A-Z_]+|INST|THINK|ARGS|IMG|AUDIO|PREFIX|SUFFIX|MIDDLE|BOS|EOS|EOT|PAD|UNK"
+    r"\[(?=/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|MODEL_SETTINGS|CALL_ID"
+    r"|IMG(?:_BREAK|_END)?|(?:BEGIN_)?AUDIO|INST|THINK|ARGS|PREFIX|SUFFIX|MIDDLE|BOS|EOS|EOT|PAD|UNK"
     r"|MASK|CLS|SEP|gMASK|sMASK)\])"
 )
 """The bracket of a mark of a chat template such as [INST] or [/SYSTEM_PROMPT]."""
