@@ -11,6 +11,7 @@ from shared_core import Conflict, Event, InvalidInput
 from shared_core.core.domain import Extraction
 from shared_core.extraction.forget_requests import NOTHING_FOUND
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.policies import setting_aside
 from shared_core.retention.forget_requests import NewTurns
 
 pytestmark = pytest.mark.both_engines
@@ -131,6 +132,13 @@ async def test_a_model_is_told_before_it_answers_whether_anything_will_go(talk):
     [vain] = (await talk.say("Forget what I said about Kim")).set_aside
     assert (vain.done.run_id, vain.done.memories) == (None, 0)
     assert "Kim" in await talk.told("Who is Kim?")
+
+
+async def test_a_request_reads_every_page_of_the_memories(talk, monkeypatch):
+    monkeypatch.setattr(setting_aside, "PAGE", 2)
+    await talk.learn("Theo sings.", LEEDS, BAKER, "I love tea.", "Theo came round on Sunday.")
+    await talk.say(FORGET)
+    await talk.keeps("What do you know about Theo?", "Leeds", gone="Theo")
 
 
 async def test_undoing_the_run_brings_all_back(talk):
