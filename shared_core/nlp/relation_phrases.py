@@ -70,8 +70,9 @@ def kin_of_word(word: str) -> frozenset[str]:
     return frozenset(relation for relation, words in _kin_words().items() if folded in words)
 
 
-def words_of_kin(kin: Collection[str]) -> list[str]:
-    """Return the words for kinship relations."""
+@lru_cache(maxsize=64)
+def words_of_kin(kin: frozenset[str]) -> list[str]:
+    """Return the lower-case words for kinship relations."""
     return sorted({word for one in kin for word in _kin_words().get(one, ())})
 
 
