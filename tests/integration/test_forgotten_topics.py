@@ -62,7 +62,8 @@ def talk(ann):
     return Talk(ann)
 
 
-async def test_what_is_about_a_person_leaves_recall_at_once(talk):
+async def test_what_is_about_a_person_leaves_recall_at_once(talk, monkeypatch):
+    monkeypatch.setattr(setting_aside, "PAGE", 2)  # it is read in several pages
     await talk.learn(BAKER, LEEDS, "Theo came round on Sunday.")
     assert "Theo" in await talk.told("What do you know about Theo?")
     [gone] = (await talk.say(FORGET)).set_aside
@@ -132,13 +133,6 @@ async def test_a_model_is_told_before_it_answers_whether_anything_will_go(talk):
     [vain] = (await talk.say("Forget what I said about Kim")).set_aside
     assert (vain.done.run_id, vain.done.memories) == (None, 0)
     assert "Kim" in await talk.told("Who is Kim?")
-
-
-async def test_a_request_reads_every_page_of_the_memories(talk, monkeypatch):
-    monkeypatch.setattr(setting_aside, "PAGE", 2)
-    await talk.learn("Theo sings.", LEEDS, BAKER, "I love tea.", "Theo came round on Sunday.")
-    await talk.say(FORGET)
-    await talk.keeps("What do you know about Theo?", "Leeds", gone="Theo")
 
 
 async def test_undoing_the_run_brings_all_back(talk):
