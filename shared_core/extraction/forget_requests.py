@@ -20,6 +20,7 @@ from shared_core.extraction.rule_reader import guarded
 from shared_core.extraction.trained_reader import joined, passages
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.clauses import QUOTATION, own_sentences
+from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.nicknames import NICKNAME
 from shared_core.nlp.relation_phrases import asked_kin, slots_of_word
 from shared_core.nlp.rules import load_kin_words, load_rules
@@ -90,6 +91,7 @@ _CLAUSE_EN: Final = re.compile(
 MAX_TOPIC_WORDS: Final = 4
 """Maximum number of spaces in a further topic of a list."""
 _MY_EN: Final = re.compile(r"(?:my|our) ", re.IGNORECASE)
+_MY_BEFORE: Final = re.compile(r"\b(?:my|our) \Z", re.IGNORECASE)
 _MY_ZH: Final = re.compile("我的")
 _DELETE_ZH: Final = "忘了|忘掉|忘记|删了|删掉|删除|抹掉"
 ENGLISH: Final = re.compile(
@@ -162,8 +164,9 @@ _FRAME_ZH: Final = re.compile(
     r"(?:(?:我|咱们?)(?:们)?(?:刚才|刚刚|之前|以前|上次|曾经|跟你|和你|对你|给你|向你){0,3}"
     r"(?:告[诉訴]你?|[说說讲講提聊](?:到)?)(?:过|過|起)?的?)?"
     r"(?:(?:关于|有关|關於|有關|跟|和|与)(?=.))?(?P<topic>.+?)"
-    r"(?:有关的?|相关的?)?(?:的|那些?|这些?|一切|所有|全部|任何){0,3}"
-    r"(?:事情?儿?|话|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
+    r"(?:有关的?|相关的?)?(?:的|[那这](?:[些件个段句](?!的))?|一切|所有|全部|任何){0,3}"
+    r"(?:(?<=[的那这些件段句个切有部何])(?:事情?儿?|话)"
+    r"|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
 )
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
 _NICKNAME: Final = rf"(?:{NICKNAME}|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
@@ -217,7 +220,8 @@ _NO_TOPIC: Final = frozenset({
     "it", "that", "this", "these", "those", "them", "him", "her", "me", "you", "us", "everything",
     "anything", "nothing", "something", "all", "things", "stuff", "yourself", "myself", "lunch",
     "dinner", "它", "他", "她", "这", "那", "这个", "那个", "这些", "那些", "我", "你", "自己",
-    "一切", "所有", "刚才", "之前",
+    "一切", "所有", "刚才", "之前", "这件", "那件", "我们", "过去", "错", "今天", "昨天", "明天",
+    "today", "yesterday", "tomorrow", "tonight", "last night", "last week",
 })  # fmt: skip
 """What may stand where a topic stands, and names nothing."""
 _OF_KIN: Final = ("age", "birthday", "employer", "job", "place", "school")
@@ -279,10 +283,12 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
     for passage in passages(found):
         for span in joined(tagger.tag(passage.text).spans, passage.text, BETWEEN):
             said, sentence = passage.text[span.start : span.end], passage.sentence(span.start)
+            own = _MY_BEFORE.search(passage.text, 0, span.start)
             is_sure = span.slot == FORGET and span.sure >= LEAST_SURE
             if is_sure and _asks_to_forget(sentence, said, passage.language):
                 is_whole = len(found) == 1 and not BESIDE.search(sentence.replace(said, "", 1))
-                asked += _requests(said, passage.language, is_whole=is_whole)
+                topic = f"{own[0]}{said}" if own else said
+                asked += _requests(topic, passage.language, is_whole=is_whole)
     return asked
 
 
@@ -416,6 +422,8 @@ def _is_person(topic: str, sentence: str) -> bool:
 def slots_of_topic(topic: str) -> frozenset[str]:
     """Return the slots of the user that a topic names: "residence" for "my address"."""
     of_kin = [f"relation.{kin}.{one}" for kin in asked_kin(topic) for one in _OF_KIN]
+    if not SPEAKER.search(topic):
+        return frozenset()  # "work" may be anybody's
     asked = asked_slots(topic, [*known_slot_names(), *of_kin])
     if not topic.casefold().startswith(("my ", "our ", "我")):
         return asked

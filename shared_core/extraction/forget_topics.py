@@ -24,12 +24,15 @@ from shared_core.extraction.forget_requests import (
     slots_of_topic,
 )
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.trained_reader import EX
 from shared_core.nlp.nicknames import is_word
-from shared_core.nlp.relation_phrases import asked_kin, kin_of_word, kin_relation
+from shared_core.nlp.question_subject import is_about_another
+from shared_core.nlp.relation_phrases import kin_of_word, kin_relation, own_kin, words_of_kin
 from shared_core.nlp.rules import load_kin_words, read_language
+from shared_core.nlp.rules.revision import load_revision_tables
 from shared_core.nlp.slots import is_name_slot
-from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms, stem
-from shared_core.nlp.typed_text import load_english_typing
+from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms, sentences, stem
+from shared_core.nlp.typed_text import as_meant, load_english_typing
 
 AnyFact: TypeAlias = HeldFact | FactDraft
 """A fact that is held, or one that a turn tells."""
@@ -63,6 +66,13 @@ _NO_NAME_BEFORE_ZH: Final = "很真太不挺更着下了场"
 """What stands before a quality or the weather: 很文静, 下小雨."""
 _NO_NAME_AFTER_ZH: Final = "下转停那节过"
 
+_EX: Final = re.compile(r"ex(?:[- ]\w{2,12})?|前[\u4e00-\u9fff]{1,3}", re.IGNORECASE)
+_AS_USER: Final = re.compile(
+    r"\b(?P<my>user['’]s|your)\b|\b(?:the )?(?:user|you)\b|用户|[你您]", re.I
+)
+"""How an agent or a fact names the user."""
+_OF_USER: Final = re.compile(r"\b(?:i|i['’]\w+|me|my|we|our)\b|[我咱]", re.I)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetTopic:
@@ -70,13 +80,14 @@ class ForgetTopic:
 
     slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
     the user, where they are the only ones: then "my brother" without a name is one of them.
-    values: what facts of the slots say.
+    is_of_kin: the request names a relation, as "my brother". values: what facts of the slots say.
     """
 
     request: ForgetRequest
     slots: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     kin: frozenset[str] = frozenset()
+    is_of_kin: bool = False
     values: frozenset[str] = frozenset()
 
     def has_fact(self, fact: AnyFact) -> bool:
@@ -95,11 +106,36 @@ class ForgetTopic:
         if self.request.is_of_last:
             return False
         if self.slots:
-            repeats = role != "user" and any(_spelled(one, normalised(text)) for one in self.values)
-            return repeats or bool(_own_words(self.request.bare_topic).search(text))
-        if self.kin and not self.kin.isdisjoint(asked_kin(text)):
-            return True
+            is_own = bool(_own_words(self.request.bare_topic).search(text))
+            return is_own or (role != "user" and self._repeats(text))
+        if self.kin:
+            meant = as_meant(text)
+            folded = meant.casefold()
+            # Most texts name none of them, and own_kin() takes longer to say so.
+            if any(one in folded for one in words_of_kin(self.kin)) and self.kin & own_kin(meant):
+                return True
+        if self.is_of_kin:
+            return any(_is_used(one, text) for one in self.names)
         return is_about(self.request, text, self.names)
+
+    def _repeats(self, text: str) -> bool:
+        """Tell whether a sentence tells a value of the slots of the one whom the topic is about.
+
+        "You live in Leeds" repeats where the user lives; "Leeds is nice" and "your mum lives in
+        Leeds" do not.
+        """
+        held, kin = normalised(text), {_kin_of(one) for one in self.slots} - {""}
+        if not any(_spelled(one, held) for one in self.values):
+            return False
+        for said in (_AS_USER.sub(_by_user, one) for one in sentences(text)):
+            is_meant = (
+                kin & own_kin(said) or any(_is_used(one, said) for one in self.names)
+                if kin
+                else _OF_USER.search(said) and not is_about_another(said, slot="")
+            )
+            if is_meant and any(_spelled(one, normalised(said)) for one in self.values):
+                return True
+        return False
 
 
 def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic:
@@ -107,17 +143,26 @@ def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic
     every = list(facts)
     if slots := slots_of_topic(request.topic):
         own = [one for one in every if _is_of_slots(one, slots)]
-        return ForgetTopic(request=request, slots=slots, values=frozenset(one.value for one in own))
+        return ForgetTopic(
+            request=request,
+            slots=slots,
+            names=frozenset(one.subject for one in own) - {USER},
+            values=frozenset(one.value for one in own),
+        )
     people = [one for one in every if is_name_slot(one.slot) and one.value]
     bare = request.bare_topic
-    kin = kin_of_word(bare) | kin_of_word(request.topic.removeprefix("我"))
+    kin = kin_of_word(as_meant(bare)) | kin_of_word(request.topic.removeprefix("我"))
+    is_of_kin = bool(kin)
+    kin |= {EX} if _EX.fullmatch(bare) else set()
     own = [one for one in people if _kin_of(one.slot) in kin or _is_called(one.value, bare)]
     names = {one.value for one in own}
     others = {_kin_of(one.slot) for one in people if one.value not in names}
+    others |= {*load_revision_tables().people["acquaintances"]} - kin  # one has many friends
     return ForgetTopic(
         request=request,
         names=frozenset(names | {one.split(" ")[0] for one in names}),
         kin=frozenset(kin | {_kin_of(one.slot) for one in own}) - others,
+        is_of_kin=is_of_kin,
     )
 
 
@@ -179,6 +224,13 @@ def _is_of_slots(fact: AnyFact, slots: Collection[str]) -> bool:
         return False
     is_illness = fact.slot == "trait" and _illness().fullmatch(fact.value) is not None
     return fact.slot in slots or ("health" in slots and is_illness)
+
+
+def _by_user(match: re.Match[str]) -> str:
+    """Return a word for the user as the user says it."""
+    if match["my"]:
+        return "my"
+    return "I" if match[0].isascii() else "我"
 
 
 @lru_cache

@@ -56,10 +56,24 @@ def asked_kin(question: str) -> list[str]:
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
+def own_kin(text: str) -> frozenset[str]:
+    """Return the kinship and pet relations of the user that a text names.
+
+    "Her brother", "my ex-wife", "a manager" and "Tom's dog" are nobody around the user.
+    """
+    return frozenset(asked_kin(_of_others().sub(lambda match: match["owner"] or " ", text)))
+
+
 def kin_of_word(word: str) -> frozenset[str]:
     """Return the kinship relations that a word names: "mother" for "mum"."""
     folded = word.casefold()
     return frozenset(relation for relation, words in _kin_words().items() if folded in words)
+
+
+@lru_cache(maxsize=64)
+def words_of_kin(kin: frozenset[str]) -> list[str]:
+    """Return the lower-case words for kinship relations."""
+    return sorted({word for one in kin for word in _kin_words().get(one, ())})
 
 
 def is_kin(relation: str) -> bool:
@@ -301,6 +315,20 @@ def _own_kin(lang: Language) -> re.Pattern[str]:
     which = "(?:little |big |older |younger |eldest |oldest |youngest |two |three |both )?"
     owns = r"(?P<owns>'s?|(?= (?:names?|age|birthday|job|school|address|allerg\w+)$))?"
     return re.compile(rf"\b(?:my|our) {which}{kin}{owns}", re.IGNORECASE)
+
+
+@lru_cache
+def _of_others() -> re.Pattern[str]:
+    """Return the pattern of somebody around another; the group "owner" may be one of the user's."""
+    kin = f"(?:{_any_kin().pattern})"
+    no_owner = "(?:user|it|that|let|he|she|what|who|here|there)"
+    has = "".join(rf"(?<!\b{one} )" for one in ("have", "had", "got", "ve", "bought", "adopted"))
+    return re.compile(
+        rf"(?:(?P<owner>\b(?!{no_owner}\b)\w+)['’]s(?: (?:little|big|older|younger|old|new))?"
+        rf"|\b(?:his|her|their|ex|former|hot)|{has}\ban?(?: (?!my\b|our\b)\w+)?)[ -]{kin}"
+        rf"|(?:[她他它]们?的?|(?<![我家])的|(?<![以之目])前){kin}",
+        re.IGNORECASE,
+    )
 
 
 def kin_relation(name: str) -> str:

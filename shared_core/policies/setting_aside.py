@@ -33,7 +33,6 @@ from shared_core.ports.operations import (
     Select,
     Update,
     UpdateEach,
-    after,
     begins_with,
     compare,
     equal,
@@ -324,15 +323,15 @@ def _named_memories(
 
 def _below(path: str, goes: Callable[[HeldMemory], bool]) -> Policy[list[HeldMemory]]:
     found: list[HeldMemory] = []
+    order = ("memory_id",)
     behind: tuple[Any, ...] = ()
     while True:
         where = (begins_with("namespace", path), *behind)
-        order = ("memory_id",)
         [page] = yield [Select("memories", HeldMemory._fields, where, order=order, limit=PAGE)]
         found += [one for one in map(HeldMemory._make, page) if goes(one)]
         if len(page) < PAGE:
             return found
-        behind = (after(order, page[-1][:1]),)
+        behind = (compare("memory_id", ">", page[-1][0]),)
 
 
 def _ended(

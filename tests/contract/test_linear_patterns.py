@@ -25,7 +25,8 @@ NOT_TRIED = [
     "shared_core.extraction.forget_topics._spelled",
     "shared_core.http.bodies.check",  # the patterns of its callers are tried
     "shared_core.nlp.discourse.begin_turn",
-    "shared_core.nlp.question_subject.holds_name", "shared_core.nlp.vouching.load_vouching_rules",
+    "shared_core.nlp.question_subject.holds_name", "shared_core.nlp.relation_phrases._of_others",
+    "shared_core.nlp.vouching.load_vouching_rules",
 ]  # fmt: skip
 """Functions with expressions made of local names, each with the reason why it is harmless."""
 

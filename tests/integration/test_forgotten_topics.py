@@ -11,6 +11,7 @@ from shared_core import Conflict, Event, InvalidInput
 from shared_core.core.domain import Extraction
 from shared_core.extraction.forget_requests import NOTHING_FOUND
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.policies import setting_aside
 from shared_core.retention.forget_requests import NewTurns
 
 pytestmark = pytest.mark.both_engines
@@ -61,7 +62,8 @@ def talk(ann):
     return Talk(ann)
 
 
-async def test_what_is_about_a_person_leaves_recall_at_once(talk):
+async def test_what_is_about_a_person_leaves_recall_at_once(talk, monkeypatch):
+    monkeypatch.setattr(setting_aside, "PAGE", 2)  # it is read in several pages
     await talk.learn(BAKER, LEEDS, "Theo came round on Sunday.")
     assert "Theo" in await talk.told("What do you know about Theo?")
     [gone] = (await talk.say(FORGET)).set_aside

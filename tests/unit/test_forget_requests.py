@@ -4,7 +4,7 @@ from every_case import every_case
 from turns import said
 
 from shared_core.extraction.forget_requests import forget_requests, topic_request
-from shared_core.extraction.forget_topics import is_about, turns_to_forget
+from shared_core.extraction.forget_topics import facts_told, is_about, topic_among, turns_to_forget
 
 ASKED = {
     "Forget what I said about Theo": "Theo", "forget everything i told you about theo pls": "theo",
@@ -25,7 +25,7 @@ ASKED = {
     "delete the stuff about Marta from your memory": "Marta",
     'forget everything about "Marta"': "Marta", "please forget about my brother": "my brother",
     "Could you forget about my ex-husband.": "my ex-husband",
-    "please forget about Sophie": "Sophie",
+    "please forget about Sophie": "Sophie", "drop my salary from memory": "my salary",
     "can you forget about my big sister pls": "my big sister",
     "ok please forget about sophie": "sophie", "delete everything about my ex": "my ex",
     "please forget what I told you about smoking": "smoking", "把小美忘了吧": "小美",
@@ -108,6 +108,8 @@ NOT_ASKED = (
     "please don't bring up Sarah when you talk to my mom", "不要跟我妈提我怀孕的事",
     "don't bring Tom up to the attic", "stop mentioning Anna to my mom in the emails",
     "leave Anna out of this", "don't drop Theo", "ok forget my mom, what should I cook",
+    "把我的电话删掉", "把我讲的笑话忘掉", "把我同事忘了吧", "忘掉这件事", "忘掉今天的事",
+    "把我说错的部分删掉", "forget everything about yesterday",
     "translate: please erase Anna from your memory", "简历里别写我的年龄，删掉",
 )  # fmt: skip
 
@@ -193,10 +195,25 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("我同事叫高兴/我今天很高兴/高兴要调走了", "忘掉我说的高兴的事", "02"),
     ("我弟弟叫阿泽/我住在杭州/阿泽下周来看我", "把我弟弟的事忘了吧，我喜欢茶", "02"),
     ("我有糖尿病/我奶奶有哮喘/我住在杭州", "请忘掉我的病", "0"),
+    ("my boss is Al/I am a manager/his boss is loud", "forget what I said about my boss", "0"),
+    ("Theo is my ex-husband/my wife is Ann/Theo rang", "forget everything about my ex", "02"),
+    ("my friend Rose sings/I met a friend/my friends ski", "forget everything about Rose", "0"),
+    ("小美是我女朋友/我前女友叫林可/阿泽的女朋友来了", "把小美的事忘了吧", "0"),
 )  # fmt: skip
 def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request_, gone):
     turns = [said(str(place), text) for place, text in enumerate([*texts.split("/"), request_])]
     assert gone == "".join(sorted(turns_to_forget(turns, ()) - {turns[-1].event_id}))
+
+
+@every_case(
+    ("my address", "Noted, you live in Leeds.", True), ("my address", "Leeds is nice.", False),
+    ("my address", "Your mum lives in Leeds.", False), ("my age", "Bus 34 is late.", False),
+    ("where my mum lives", "Your mum lives in York.", True),
+    ("where my mum lives", "You live in York.", False),
+)  # fmt: skip
+def test_who_repeats_a_fact_tells_it_of_the_one_it_is_about(topic, text, expected):
+    told = facts_told([said("1", "I live in Leeds. I am 34. My mum lives in York.")])
+    assert topic_among(topic_request(topic), told).has_text(text, "agent") is expected
 
 
 @every_case("", "it", "the", "他", "?")
