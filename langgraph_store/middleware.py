@@ -232,7 +232,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         notice = ""
         with self._shielded("looking for what is to be forgotten"):
             if self._ingests:
-                async with asyncio.timeout(self._deadline_s):
+                async with self._deadline():
                     notice = await self._engine.forget_requests.notice(scope, text)
         answer = _RecalledContext(hits, summary, profile, past, notice)
         self._keep(key, answer)
