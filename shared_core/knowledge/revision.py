@@ -266,10 +266,17 @@ class Revision:
     def _trained(
         self, event: Event, over: Sequence[FactDraft]
     ) -> Iterator[tuple[Change, Language]]:
-        """Yield what the trained reader and the trained judge take for over in a turn."""
-        yield from tagged_ends(over, self._held)
+        """Yield what the trained reader and the trained judge take for over in a turn, each fact
+        once: an end wins over a doubt.
+        """
+        judged: dict[Key | None, tuple[Change, Language]] = {}
         if self._judges:
-            yield from judged_changes(event.text, self._held, most_read=MAX_READ_CHARACTERS)
+            found = judged_changes(event.text, self._held, most_read=MAX_READ_CHARACTERS)
+            judged = {_key(change): (change, lang) for change, lang in found}
+        for change, lang in tagged_ends(over, self._held):
+            other = judged.pop(_key(change), None)
+            yield other if other and other[0].verdict == "end" else (change, lang)
+        yield from judged.values()
 
     def _drafts(self, event: Event, lang: Language, change: Change) -> Iterator[FactDraft]:
         is_tagged = change.rule.startswith("reader.")
@@ -580,6 +587,10 @@ def _over(
         return not (relation_of(fact) and normalised(fact.value) in told_of)
 
     return [(change, lang) for change, lang in read if is_over(change.fact)]
+
+
+def _key(change: Change) -> Key | None:
+    return key_of(change.fact) if change.fact else None
 
 
 def _is_new_one(draft: FactDraft, text: str) -> bool:
