@@ -59,8 +59,8 @@ FORGETTING: Final = ("I'll forget what I find about that.", "好，找到的相�
 It leaves out the topic: the answer becomes a memory too, and would keep the topic in recall.
 """
 FORGETTING_NOTHING: Final = (
-    "I hold nothing about that, so there is nothing to forget.",
-    "我这里没有相关的内容，所以没有什么可忘的。",
+    "I found nothing about that, so nothing is forgotten.",
+    "我没有找到相关的内容，所以什么都没有忘掉。",
 )
 OWN_ANSWERS: Final = (
     *NOTED,

@@ -139,11 +139,12 @@ def states(proposal: Proposal, ended: Sequence[TaggedSpan], lang: Language) -> b
 
 
 def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
-    """Tell whether a clause says its value as true now: not denied, not past, not called off."""
+    """Tell whether a clause says its value as true now: not asked, denied, past or called off."""
     tag, found, clause = proposal.tag, load_reader_rules(lang).words, proposal.clause
     slot = tag.slot.rsplit(".", 1)[-1]
     vetoes = [
         found["contrasts"].search(proposal.sentence),
+        found["asked"].match(proposal.after),
         slot not in PAST_TOO and found["past"].search(clause),
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
         slot not in DENIED_TOO and found["wishes"].search(before_in_clause(proposal)),
