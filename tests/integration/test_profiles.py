@@ -378,7 +378,7 @@ async def test_secrets_are_masked_before_they_are_stored(repository):
     memory.update_profile("User pays with the card 4111 1111 1111 1111.")
     memory.update_events(["User pasted sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD."])
     kept = await repository.load_memory((await repository.save_memory(memory)).memory_id)
-    assert "4111" not in str(kept.to_dict()) and "abcdefghij" not in str(kept.to_dict())
+    assert "4111 1111" not in str(kept.to_dict()) and "abcdefghij" not in str(kept.to_dict())
 
 
 async def test_single_messages_without_an_id_are_each_a_new_one(bot):
