@@ -124,7 +124,8 @@ def read_lines(extractor: RuleExtractor, figures: Figures, data: Path = DATA) ->
         held = [_held(fact, one["lang"]) for fact in one["held"]]
         turn = _turn("1", one["text"], SAID_AT)
         read = extractor.knowing([], held).read([turn])
-        drafts = revised([turn], read, held, (), ThreadId("here")).facts
+        there = ThreadId("here")
+        drafts = revised([turn], read, held, (), there, reader=extractor.reader).facts
         ended = {place for place, fact in enumerate(held) if _ends(drafts, fact, "retract")}
         doubted = {place for place, fact in enumerate(held) if _ends(drafts, fact, "doubt")} - ended
         tally, wanted = figures[one["lang"]], {*one["ends"]}

@@ -310,7 +310,7 @@ def unpack(model: Tagger, path: Path, slots: Sequence[str]) -> None:
             head.bias[rows] = torch.tensor(arrays[f"{name}.b"])
 
 
-def averaged(model: Tagger, minutes: float) -> float:
+def averaged(model: nn.Module, minutes: float) -> float:
     """Average the gradients over all processes. Returns the average of minutes."""
     if not distributed.is_initialized():
         return minutes
@@ -322,6 +322,16 @@ def averaged(model: Tagger, minutes: float) -> float:
     for grad, part in zip(grads, parts, strict=True):
         grad.copy_(part.view_as(grad))
     return float(last)
+
+
+def take_step(model: nn.Module, optimizer: Any, loss: Tensor, began: float) -> float:
+    """Take one step in all processes. Returns their mean of the minutes since began."""
+    optimizer.zero_grad()
+    loss.backward()
+    minutes = averaged(model, (time.monotonic() - began) / 60)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return minutes
 
 
 def train(given: argparse.Namespace) -> None:
@@ -367,11 +377,7 @@ def train(given: argparse.Namespace) -> None:
                 one["lr"] = rate * share
             model.train()
             loss = loss_of(model, lower(some), some)
-            optimizer.zero_grad()
-            loss.backward()
-            spent = averaged(model, (time.monotonic() - began) / 60)
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            spent = take_step(model, optimizer, loss, began)
             total += loss.item()
             if step % 50 == 0 and not rank:
                 print(f"{step} of {steps}: {total / 50:.3f}, {spent:.1f} minutes", flush=True)

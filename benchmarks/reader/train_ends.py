@@ -38,10 +38,10 @@ from benchmarks.reader.train import (
     Example,
     Layer,
     Lower,
-    averaged,
     batches,
     copy_layers,
     layer_arrays,
+    take_step,
 )
 from shared_core.extraction.change_judge import WEIGHTS
 from shared_core.extraction.reader_rules import LANGUAGES, load_tags
@@ -288,11 +288,7 @@ def train(given: argparse.Namespace) -> None:
             gold = torch.tensor([one.label for one in some])
             read = model(*data.states(some))
             loss = functional.cross_entropy(read, gold, label_smoothing=SMOOTHING)
-            optimizer.zero_grad()
-            loss.backward()
-            spent = averaged(model, (time.monotonic() - began) / 60)
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            spent = take_step(model, optimizer, loss, began)
             if step % 50 == 0 and not rank:
                 print(f"{step} of {steps}: {loss.item():.3f}, {spent:.1f} minutes", flush=True)
             if spent > given.minutes:

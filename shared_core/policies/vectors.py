@@ -106,10 +106,15 @@ def fields_without_vectors(
 def items_without_vectors(
     after: UUID | None, limit: int, now: datetime
 ) -> Policy[tuple[UUID | None, list[UUID]]]:
-    """Return those of the next items that have words and no vector of any model.
+    """Return the next page of items that have words but no vector.
 
-    The first value is the last item that was looked at, or None after the last page. after: that of
-    the page before.
+    Args:
+        after: the cursor of the page before, None for the first page.
+        limit: number of items to look at.
+        now: items that expired before it are left out.
+
+    Returns:
+        The cursor for the next page, None after the last one, and the ids of the items.
     """
     where = (
         equal("kind", "item"),
@@ -129,18 +134,18 @@ def items_without_vectors(
 
 
 def replace_terms(one: EmbeddedField, terms: Sequence[str]) -> Policy[None]:
-    """Set the words by which a memory is found, unless it was rewritten since it was read."""
+    """Set the search terms of a memory, unless its text changed since it was read."""
     as_read = (equal("memory_id", one.memory_id), equal("updated_at", one.updated_at))
     yield Last([Update("memories", {"terms": terms, "term_count": len(terms)}, as_read)])
 
 
 def passage_field(begin: int, end: int) -> str:
-    """Return the name of the vector of a part of a memory's text, by characters."""
+    """Return the field name of the vector of text[begin:end]."""
     return f"{TEXT_FIELD}:{begin}-{end}"
 
 
 def passage_of(field: str) -> slice | None:
-    """Return the part of the text that passage_field() named, or None for another field."""
+    """Return the slice of the text that passage_field() named, or None for another field."""
     found = _PASSAGE.fullmatch(field)
     return slice(int(found[1]), int(found[2])) if found else None
 

@@ -53,7 +53,7 @@ _FUNCTION: Final = (
     rf"(?:(?:{'|'.join(sorted(ENGLISH_STOP_WORDS))}"
     r"|must|may|cannot|please|let|everyone|somebody|someone|nobody)(?:['’][a-z]+)?|[a-z]+n['’]t)"
 )
-"""A word of grammar, which is no password and stands in no passphrase."""
+"""A function word; it never belongs to a passphrase."""
 _GOES_ON: Final = (
     r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
     r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
@@ -71,7 +71,7 @@ _PHRASE: Final = (
     rf"(?:[ \t]{{1,4}}+(?!(?i:{_FUNCTION}|{_GOES_ON})(?![\w'’-])|{_LABEL})"
     rf"(?:{_LETTER}|\d)(?:{_LETTER}|\d|['’-](?={_LETTER})){{0,40}}+(?![@_/]))"
 )
-"""The next word of a passphrase, unless it is a word of grammar."""
+"""The next word of a passphrase, unless it is a function word."""
 MOST_WORDS: Final = 33
 """Maximum words of a passphrase: the longest of a wallet (SLIP 39)."""
 LEAST_WORDS: Final = 12

@@ -13,12 +13,14 @@ from turns import said
 from benchmarks.typed import statement_of
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.consolidation import _extracted
 from shared_core.knowledge.held_index import HeldIndex, key_of
 from shared_core.knowledge.revision import Revision, cascaded, revised
 from shared_core.knowledge.tagged_ends import SURE, tagged_ends
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.slots import slot_of
 from shared_core.nlp.text import Language, language as language_of, normalised
+from shared_core.ports.runs import ThreadWindow
 from tests.unit.revision_traps import CHINESE_HELD, CHINESE_TRAPS, ENGLISH_HELD, ENGLISH_TRAPS
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -361,6 +363,18 @@ def test_the_trained_judge_doubts_what_a_turn_ends_in_passing(slot, value, text)
     known, nothing = [held(slot, value)], Extraction()
     assert [("doubt", slot, value)] == done(read(known, text))
     assert nothing is revised([turn(1, text)], nothing, known, BEFORE, HERE, reader=False)
+
+
+WINDOW = ThreadWindow(
+    read_mark=0, turns=[], context=[], replay_mark=0, replay=[], summed=0, summary=""
+)
+
+
+async def test_rules_alone_ask_no_judge():
+    known, turns = [held("car", "高尔夫")], [turn(1, "高尔夫被二手商开走了 以后挤地铁")]
+    for reader, doubts in ((True, [("doubt", "car", "高尔夫")]), (False, [])):
+        read = await _extracted(RuleExtractor(reader=reader), turns, WINDOW, known, HERE)
+        assert doubts == [one for one in done(read.facts) if "doubt" == one[0]]
 
 
 EXPECTING: list[tuple[str, ...]] = [
