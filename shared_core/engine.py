@@ -166,7 +166,7 @@ class MemoryEngine:
         self.count_memories = MemoryCounts(handle)
         options = ConversationOptions(conversation)
         pipeline = ProfilePipeline(extractor, handle.sanitizer, clock)
-        self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
+        self.forget_requests = ForgetRequests(handle, self.recall, is_on=forget_requests)
         self.runs = Runs(
             handle, extractor, relations, reflect_every=strategy.reflection_interval,
             reader_for=partial(strategy_extractor, handle, options),

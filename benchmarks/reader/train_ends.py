@@ -43,7 +43,7 @@ from benchmarks.reader.train import (
     layer_arrays,
     take_step,
 )
-from shared_core.extraction.change_judge import WEIGHTS
+from shared_core.extraction.change_judge import ANYTHING, WEIGHTS
 from shared_core.extraction.reader_rules import LANGUAGES, load_tags
 from shared_core.extraction.span_tagger import WEIGHTS as READER
 from shared_core.models.e5_file import E5File, shipped_file
@@ -53,8 +53,8 @@ from shared_core.nlp.rules import load_rules
 from shared_core.nlp.text import Language
 
 ROOM: Final = Path(__file__).parents[2] / "shared_core" / "extraction"
-LABELS: Final = ("nothing", "affirm", "doubt", "end", "replace")
-NOTHING, AFFIRM, END, REPLACE = 0, 1, 3, 4
+LABELS: Final = ("nothing", "affirm", "doubt", "end", "replace", "forget")
+NOTHING, AFFIRM, END, REPLACE, FORGET = 0, 1, 3, 4, 5
 SINGLE: Final = ("residence", "employer", "age", "car", "job", "diet", "rent", "weight")
 """Tags of which a new value replaces the one before."""
 REPLACED: Final = 0.6
@@ -62,11 +62,9 @@ REPLACED: Final = 0.6
 LEFT_OUT: Final = 9
 """Every one of so many written turns is left out to measure an epoch."""
 FLOORS: Final = (0.5, 0.8, 0.9)
-WRITTEN: Final = 2
-"""Times that a written pair is seen in an epoch, the second time typed another way."""
 MADE: Final = 1_200
 """Pairs of a labelled turn and what it says, in each language and epoch."""
-MIXED: Final = 5_000
+MIXED: Final = 3_000
 """Pairs of a turn and a statement that have nothing to do with each other."""
 
 
@@ -95,6 +93,11 @@ def statement_of(tag: str, value: str, lang: Language) -> str:
         return ""
     verb = "doing" if lang == "en" else "做"
     return sentence.format_map({"value": value, "a": "a", "verb": verb})
+
+
+def _asks(turn: Labelled) -> int:
+    """Return FORGET for a turn that asks to forget something, else NOTHING."""
+    return FORGET if any(tag == "forget" for tag, *_ in turn.spans) else NOTHING
 
 
 class Maker:
@@ -137,9 +140,9 @@ class Maker:
     def mixed(self, statements: Sequence[Pair]) -> Iterator[Pair]:
         """Yield turns with statements of other slots, of the corpus or of written pairs."""
         for _ in range(MIXED):
-            turn = self._rng.choice(self._turns if self._rng.random() < 0.5 else self._told)
+            turn = self._rng.choice(self._turns if self._is_heads() else self._told)
             other = self._rng.choice(statements)
-            if self._rng.random() < 0.5:
+            if self._is_heads():
                 tag = self._rng.choice(self._tags)
                 value = self._rng.choice(self._values[tag])
                 other = Pair(NOTHING, tag, statement_of(tag, value, self._lang), "")
@@ -148,15 +151,35 @@ class Maker:
 
     def epoch(self, own: Sequence[Pair]) -> Iterator[Pair]:
         """Yield the pairs of an epoch. own: the written pairs to learn from."""
+        labels: dict[str, set[int]] = {}
         for one in own:
-            yield one
-            for _ in range(WRITTEN - 1):
+            labels.setdefault(one.turn, set()).add(one.label)
+        for one in own:
+            is_asked = FORGET in labels[one.turn]
+            if is_asked or self._is_heads():
+                yield one
+            if is_asked or self._is_heads():
                 yield replace(one, turn=self.retyped(one.turn))
             held, told = self._rng.choice(own), self._rng.choice(own)
-            if held.slot != told.slot:
+            is_other = held.slot != told.slot and labels[told.turn] != {FORGET}
+            if is_other and held.statement != ANYTHING and self._is_heads():
                 yield replace(held, label=NOTHING, turn=told.turn)
+        for turn, given in labels.items():
+            if self._is_heads():
+                label = FORGET if FORGET in given else NOTHING
+                yield Pair(label, "", ANYTHING, self.retyped(turn))
+        yield from self.asked()
         yield from self.said()
         yield from self.mixed(own)
+
+    def asked(self) -> Iterator[Pair]:
+        """Yield turns of the corpus with the statement of all that is held."""
+        asking = [one for one in self._turns if _asks(one) and self._is_heads()]
+        for turn in [*self._rng.sample(self._turns, MADE), *asking]:
+            yield Pair(_asks(turn), "", ANYTHING, self.retyped(turn.text))
+
+    def _is_heads(self) -> bool:
+        return self._rng.random() < 0.5
 
 
 class Judge(nn.Module):
@@ -185,8 +208,10 @@ class Judge(nn.Module):
             copy_layers(self.layers, arrays)
             if "side" in arrays:
                 self.side.copy_(torch.tensor(arrays["side"]))
-                self.verdict.weight.copy_(torch.tensor(arrays["verdict.w"].astype(np.float32).T))
-                self.verdict.bias.copy_(torch.tensor(arrays["verdict.b"]))
+                known = len(arrays["verdict.b"])  # fewer where a label is new
+                weight = torch.tensor(arrays["verdict.w"].astype(np.float32).T)
+                self.verdict.weight[:known].copy_(weight)
+                self.verdict.bias[:known].copy_(torch.tensor(arrays["verdict.b"]))
 
     def packed(self) -> dict[str, Any]:
         """Return the arrays to store."""
@@ -233,10 +258,13 @@ def score(model: Judge, data: Data, left_out: Sequence[Pair]) -> str:
             read[pair.label, max(range(len(LABELS)), key=row.__getitem__)] += 1
             for floor in FLOORS:
                 sure[floor, pair.label] += row[END] + row[REPLACE] >= floor
+                sure[-floor, pair.label] += row[FORGET] >= floor
     places = range(len(LABELS))
     lines = [f"{LABELS[one]:>8} read as {[read[one, other] for other in places]}" for one in places]
     lines += [
-        f"end at {floor}: {[sure[floor, one] for one in places]}" for floor in (0.5, 0.8, 0.9)
+        f"{name} at {floor}: {[sure[sign * floor, one] for one in places]}"
+        for name, sign in (("end", 1), ("forget", -1))
+        for floor in FLOORS
     ]
     return "\n".join(lines)
 

@@ -17,6 +17,8 @@ from shared_core.extraction.span_tagger import Array, load_trained, softmax
 from shared_core.models.e5_reader import E5Reader
 
 WEIGHTS: Final = "ends.npz"
+ANYTHING: Final = "*"
+"""The statement that stands for all that is held: a request to forget anything forgets it."""
 MOST_TOGETHER: Final = 8
 """Number of facts that are judged at once."""
 
@@ -26,13 +28,14 @@ class Judgement:
     """What a turn does to a fact: probabilities, which with that of nothing add up to 1.
 
     affirms: it says that the fact holds. doubts: the fact may end. ends: it is over. replaces: it
-    is over, and the turn tells another value.
+    is over, and the turn tells another value. forgets: it asks the memory to forget the fact.
     """
 
     affirms: float
     doubts: float
     ends: float
     replaces: float
+    forgets: float
 
 
 class ChangeJudge:
@@ -49,10 +52,13 @@ class ChangeJudge:
             some = statements[first : first + MOST_TOGETHER]
             means = self._reader.pair_means(some, turn, self._side)
             for row in softmax(means @ self._weights + self._bias).tolist():
-                _, affirms, doubts, ends, replaces = row
+                _, affirms, doubts, ends, replaces, forgets = row
                 found.append(
-                    Judgement(affirms=affirms, doubts=doubts, ends=ends, replaces=replaces)
-                )
+                    Judgement(
+                        affirms=affirms, doubts=doubts, ends=ends, replaces=replaces,
+                        forgets=forgets,
+                    )
+                )  # fmt: skip
         return found
 
 

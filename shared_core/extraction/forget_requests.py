@@ -1,8 +1,8 @@
 """Find requests such as "Forget what I said about Theo" in a user's turn.
 
 "Forget it", "I forgot", "don't forget" and questions about forgetting are none. Rules find plain
-requests; where they find none, the trained tagger
-does ("take Theo out of your notes").
+requests; where they find none, the trained tagger does ("take Theo out of your notes"), and then
+the judge ("the peanut thing, please lose it").
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ FOUND: Final = (
 )
 NOTHING_FOUND: Final = (
     "The memory holds nothing about what this message asks to forget, so nothing is forgotten."
+)
+EVERYTHING: Final = (
+    "This message asks to forget everything. No message does that: tell the user that whoever runs"
+    " the memory can erase all of it."
 )
 """What a model that answers a request is told."""
 FORGET: Final = "forget"
@@ -237,12 +241,14 @@ HOLLOW: Final = frozenset(
 class ForgetRequest:
     """A request to forget a topic. is_whole: the turn says nothing else.
 
-    topic: as the user wrote it. is_of_last: it means the user's turn before, not a topic.
+    topic: as the user wrote it. is_of_last: it means the user's turn before, not a topic. is_read:
+    the topic is the whole turn, and the judge tells what it is about.
     """
 
     topic: str
     is_whole: bool
     is_of_last: bool = False
+    is_read: bool = False
 
     @property
     def bare_topic(self) -> str:
@@ -252,12 +258,10 @@ class ForgetRequest:
 
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
-    if not may_ask(text):
-        return []
     found = own_sentences(QUOTATION.sub(_unasked, text))
-    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found]
+    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found if may_ask(text)]
     if not any(asked):
-        return _tagged(found)
+        return _tagged(found) or _read(found)
     is_whole = all(some and all(one.is_whole for one in some) for some in asked)
     return [replace(one, is_whole=is_whole) for some in asked for one in some]
 
@@ -290,6 +294,21 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
                 topic = f"{own[0]}{said}" if own else said
                 asked += _requests(topic, passage.language, is_whole=is_whole)
     return asked
+
+
+def _read(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
+    """Return the request that the judge reads in sentences."""
+    # Deferred: numpy takes a moment to load.
+    from shared_core.extraction.forget_reading import asks_to_forget, says_no_more
+
+    told = " ".join(one for one, _ in found)
+    is_other = any(
+        guarded(one, load_rules(lang), "turn") or load_reader_rules(lang).words["kept"].search(one)
+        for one, lang in found
+    )
+    if not told or is_other or not asks_to_forget(told):
+        return []
+    return [ForgetRequest(topic=told, is_whole=says_no_more(told), is_read=True)]
 
 
 def _asks_to_forget(sentence: str, topic: str, lang: Language) -> bool:
@@ -398,9 +417,9 @@ def _english_topic(sentence: str, *, is_whole: bool) -> str:
     if person := match["person"] or match["name"]:
         return person if _is_person(person, sentence) else ""
     if own := match["own"]:
-        is_slot = is_whole and all(map(slots_of_topic, _parts(own, "en")))
+        is_slot = all(map(slots_of_topic, _parts(own, "en")))
         is_bidden = re.match(_FORGET_EN, match["verb"]) and _BIDDEN_EN.search(sentence)
-        return own if is_slot or (is_bidden and _OWN.match(own)) else ""
+        return own if (is_slot and is_whole) or (is_bidden and (is_slot or _OWN.match(own))) else ""
     topic = match["topic"] or match["known"] or ""
     *_, last = re.split(", | - ", topic)
     return topic if last == topic or re.search(r"\b(?:and|or)\b|&", last) else ""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final, TypeAlias
 
 from shared_core.core.domain import USER, Event, FactDraft, HeldFact
+from shared_core.extraction.forget_reading import asked_to_forget
 from shared_core.extraction.forget_requests import (
     HOLLOW,
     ForgetRequest,
@@ -36,6 +37,8 @@ from shared_core.nlp.typed_text import as_meant, load_english_typing
 
 AnyFact: TypeAlias = HeldFact | FactDraft
 """A fact that is held, or one that a turn tells."""
+ALL_FROM: Final = 5
+"""Number of statements and turns from which a request about all of them is about everything."""
 _RELATION: Final = "relation."
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
@@ -81,6 +84,8 @@ class ForgetTopic:
     slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
     the user, where they are the only ones: then "my brother" without a name is one of them.
     is_of_kin: the request names a relation, as "my brother". values: what facts of the slots say.
+    judged: the statements and turns that the judge takes the request to be about. is_all: these are
+    all there are, so nothing goes by a message.
     """
 
     request: ForgetRequest
@@ -89,9 +94,13 @@ class ForgetTopic:
     kin: frozenset[str] = frozenset()
     is_of_kin: bool = False
     values: frozenset[str] = frozenset()
+    judged: frozenset[str] = frozenset()
+    is_all: bool = False
 
     def has_fact(self, fact: AnyFact) -> bool:
         """Tell whether a fact is about the topic, whatever its words."""
+        if fact.statement in self.judged:
+            return True
         if self.slots:
             return _is_of_slots(fact, self.slots)
         named = {normalised(one) for one in self.names}
@@ -103,7 +112,9 @@ class ForgetTopic:
 
     def has_text(self, text: str, role: str | None = "user") -> bool:
         """Tell whether a text is about the topic. role: who says it; None for no turn."""
-        if self.request.is_of_last:
+        if text in self.judged:
+            return True
+        if self.request.is_of_last or self.request.is_read:
             return False
         if self.slots:
             is_own = bool(_own_words(self.request.bare_topic).search(text))
@@ -138,9 +149,17 @@ class ForgetTopic:
         return False
 
 
-def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic:
-    """Return what the topic of a request is among facts."""
+def topic_among(
+    request: ForgetRequest, facts: Iterable[AnyFact], texts: Iterable[str] = ()
+) -> ForgetTopic:
+    """Return what the topic of a request is among facts, and among texts that may be about it."""
     every = list(facts)
+    if request.is_read:
+        held = (*(one.statement for one in every), *texts)
+        judged = asked_to_forget(request.topic, held)
+        if len(judged) >= ALL_FROM and judged.issuperset(held):
+            return ForgetTopic(request=request, is_all=True)
+        return ForgetTopic(request=request, judged=judged)
     if slots := slots_of_topic(request.topic):
         own = [one for one in every if _is_of_slots(one, slots)]
         return ForgetTopic(
@@ -166,6 +185,20 @@ def topic_among(request: ForgetRequest, facts: Iterable[AnyFact]) -> ForgetTopic
     )
 
 
+def topic_told(
+    request: ForgetRequest, facts: Sequence[AnyFact], texts: Sequence[str], said: str
+) -> ForgetTopic:
+    """Return what the topic of a request is, as the judge reads all of it where words find nothing.
+
+    facts, texts: what it may be about. said: the turn that asks.
+    """
+    topic = topic_among(request, facts, texts)
+    is_found = any(map(topic.has_fact, facts)) or any(map(topic.has_text, texts))
+    if is_found or request.is_of_last or not said:
+        return topic
+    return topic_among(replace(request, topic=said, is_read=True), facts, texts)
+
+
 def facts_told(turns: Sequence[Event]) -> Sequence[FactDraft]:
     """Return the facts that the rules read in turns of one thread."""
     return RuleExtractor().read(turns).facts
@@ -182,7 +215,8 @@ def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozens
         before = turns[:place]
         told = facts_told(before) if requests else ()
         for request in requests:
-            topic = topic_among(request, [*held, *told])
+            texts = [one.text for one in before]
+            topic = topic_told(request, [*held, *told], texts, turn.text)
             of_topic = {one.event_id for one in told if topic.has_fact(one)}
             of_topic |= {key for one in held if topic.has_fact(one) for _, key in one.turns}
             gone |= {

@@ -1,9 +1,9 @@
 """Tag words of a text with slots, by a network on the states of multilingual-e5-small.
 
 The first layers are those of the embedder "e5"; a text whose vector this process made lately costs
-only the layers above them. Three heads read their states: each piece gets a probability for every
+only the layers above them. Four heads read their states: each piece gets a probability for every
 slot, "begins" and "goes on", or for none, and one for being over; the text gets one for holding a
-fact. benchmarks/reader trains them.
+fact, and one for asking to forget something. benchmarks/reader trains them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ class TaggedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """The spans of a text, in order. gate: the probability that the text holds a fact."""
+    """The spans of a text, in order.
+
+    gate: the probability that the text holds a fact. asks: that it asks to forget something.
+    """
 
     gate: float
+    asks: float
     spans: tuple[TaggedSpan, ...]
 
     @property
@@ -88,18 +92,19 @@ class Tagger:
         self.tag = lru_cache(MOST_KEPT)(self._tag)  # a turn is read for facts and for requests
         self._heads = {
             name: (arrays[f"{name}.w"].astype(np.float32), arrays[f"{name}.b"])
-            for name in ("tag", "over", "gate")
+            for name in ("tag", "over", "gate", "asks")
         }
 
     def _tag(self, text: str) -> Tagged:
         """Return the values of a text."""
         pieces, states, mean = self._reader.states(text)
-        gate = float(sigmoid(self._head("gate", mean))[0])
+        gate, asks = (float(sigmoid(self._head(name, mean))[0]) for name in ("gate", "asks"))
         if not pieces:
-            return Tagged(gate=gate, spans=())
+            return Tagged(gate=gate, asks=asks, spans=())
         chances = np.minimum(softmax(self._head("tag", states)) / CERTAIN, 1.0)
         over = sigmoid(self._head("over", states))[:, 0]
-        return Tagged(gate=gate, spans=tuple(self._spans(words(text, pieces), chances, over)))
+        spans = self._spans(words(text, pieces), chances, over)
+        return Tagged(gate=gate, asks=asks, spans=tuple(spans))
 
     def _head(self, name: str, states: Array) -> Array:
         weights, bias = self._heads[name]

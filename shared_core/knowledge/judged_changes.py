@@ -21,13 +21,12 @@ from shared_core.nlp.rules import load_rules
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.text import Language, is_question
 
-ENDS: Final = 0.985
+ENDS: Final = 0.97
 """Least probability of an end at which a fact ends."""
-DOUBTS: Final = 0.7
+DOUBTS: Final = 0.8
 """Least probability of an end or a doubt at which a fact is doubted."""
-MAY_BE_OVER, IS_OVER = 0.3, 0.7
-"""Least probabilities of being over, of any words of a turn, at which the turn is compared, and at
-which a fact ends."""
+MAY_BE_OVER: Final = 0.3
+"""Least probability of being over, of any words of a turn, at which the turn is compared."""
 MOST_FACTS: Final = 8
 """Maximum number of facts that a turn is compared with: those it mentions, then the newest."""
 MOST_CHARACTERS: Final = 400
@@ -48,16 +47,14 @@ def judged_changes(
         return
     told = [(one, lang) for one, lang in said if _tells(one, lang)]
     read = " ".join(one for one, _ in told)[:MOST_CHARACTERS]
-    over = _over(read) if told else 0.0
-    if over < MAY_BE_OVER:
+    if not told or _over(read) < MAY_BE_OVER:
         return
     facts, lang = _candidates(told, held), told[0][1]
     for fact, judgement in _judged(read, facts):
         verdict = _verdict(judgement)
         limit = vetoed_verdict(read, read, load_revision_rules(lang), kinds_of(fact.slot))
         if verdict and limit != "none":
-            is_end = verdict == limit == "end" and over >= IS_OVER
-            verdict = "end" if is_end else "doubt"
+            verdict = "end" if verdict == limit == "end" else "doubt"
             yield Change(verdict=verdict, rule=f"reader.{lang}.change", fact=fact), lang
 
 

@@ -17,14 +17,14 @@ from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
 from shared_core.extraction.forget_requests import (
+    EVERYTHING,
     FOUND,
     NOTHING_FOUND,
     ForgetRequest,
     forget_requests,
-    may_ask,
     topic_request,
 )
-from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_among
+from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_told
 from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts, last_turn, unread_turns
@@ -37,7 +37,7 @@ from shared_core.policies.setting_aside import (
     set_aside,
 )
 from shared_core.ports.operations import Policy
-from shared_core.privacy.sanitizing import LONG_TEXTS
+from shared_core.recall.service import Recall
 
 log = logging.getLogger("hippocampus")
 
@@ -49,6 +49,8 @@ MAX_FACTS: Final = 500
 """Maximum number of held facts, and of ended ones, among which a topic is looked up."""
 MAX_THREADS: Final = 5
 """Maximum number of threads whose unread turns are read for facts about a topic."""
+MAX_NEAR: Final = 64
+"""Maximum number of memories that the judge compares with a request without a topic."""
 MAX_UNREAD: Final = 50
 """Maximum number of unread turns of a thread that are read for facts about a topic."""
 
@@ -114,16 +116,15 @@ class NewTurns(set[str]):
 
 async def _requests(text: str) -> Sequence[ForgetRequest]:
     """Return the requests in a text, read beside the event loop."""
-    if len(text) < LONG_TEXTS and not may_ask(text):
-        return ()
     return await asyncio.to_thread(forget_requests, text)
 
 
 class ForgetRequests:
     """Carries out requests of users to forget a topic. is_on: whether turns may ask for it."""
 
-    def __init__(self, handle: Handle, *, is_on: bool) -> None:
+    def __init__(self, handle: Handle, recall: Recall, *, is_on: bool) -> None:
         self._handle = handle
+        self._recall = recall
         self._is_on = is_on
 
     async def in_turns(
@@ -162,8 +163,10 @@ class ForgetRequests:
         if not requests or any(one.is_of_last for one in requests):
             return ""
         asked = _Asked(requests=requests, text=text)
+        topics, policy = await self._policy(scope, asked, NONE)
+        if any(one.is_all for one in topics):
+            return EVERYTHING
         storage = await self._handle.storage()
-        policy = await self._policy(scope, asked, NONE)
         number = (await storage.query(scope_path(scope), policy)).memories
         return FOUND.format(number) if number else NOTHING_FOUND
 
@@ -204,7 +207,7 @@ class ForgetRequests:
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
     async def _carry_out(self, scope: Scope, asked: _Asked, most: int | None = None) -> CarriedOut:
         storage = await self._handle.storage()
-        policy = await self._policy(scope, asked, most)
+        _, policy = await self._policy(scope, asked, most)
         done = await storage.transact(scope_path(scope), policy)
         if done.run_id is not None:
             log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
@@ -212,17 +215,17 @@ class ForgetRequests:
 
     async def _policy(
         self, scope: Scope, asked: _Asked, most: int | None
-    ) -> Callable[[], Policy[SetAside]]:
-        """Return the policy that sets aside what requests are about."""
+    ) -> tuple[Sequence[ForgetTopic], Callable[[], Policy[SetAside]]]:
+        """Return what requests are about, and the policy that sets it aside."""
         now = self._handle.clock()
-        topics, named = await self._topics(scope_path(scope), asked, now)
+        topics, named = await self._topics(scope, asked, now)
 
         def goes(one: HeldMemory) -> bool:
             is_kept = one.text == asked.text or one.text in asked.later
             return not is_kept and any(topic.has_text(one.text, one.role) for topic in topics)
 
         called = {one.request.topic for one in topics}.union(*(one.names for one in topics))
-        return partial(
+        return topics, partial(
             set_aside,
             uuid7(),
             [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
@@ -256,10 +259,10 @@ class ForgetRequests:
         return NamedBeside(turns=frozenset(named), asking=frozenset(asking))
 
     async def _topics(
-        self, tenant: str, asked: _Asked, now: datetime
+        self, scope: Scope, asked: _Asked, now: datetime
     ) -> tuple[Sequence[ForgetTopic], NamedBeside]:
         """Return what requests are about, and what goes beside: facts of it and their turns."""
-        storage = await self._handle.storage()
+        storage, tenant = await self._handle.storage(), scope_path(scope)
         held = await storage.query(tenant, partial(held_facts, MAX_FACTS, now))
         unread = await storage.query(tenant, partial(unread_turns, MAX_THREADS, MAX_UNREAD))
         told = [
@@ -270,13 +273,25 @@ class ForgetRequests:
             )
         ]
         facts: list[AnyFact] = [*held, *(fact for _, fact in told)]
-        topics = [topic_among(one, facts) for one in asked.requests]
+        near = await self._near(scope, asked)
+        topics = [
+            await asyncio.to_thread(topic_told, one, facts, near, asked.text)
+            for one in asked.requests
+        ]
         named = asked.named
         return topics, replace(
             named,
             turns=named.turns | {turn for turn, one in told if _is_of(one, topics)},
             memories=named.memories | {one.memory_id for one in held if _is_of(one, topics)},
         )
+
+    async def _near(self, scope: Scope, asked: _Asked) -> list[str]:
+        """Return the texts of memories that the turn that asks may be about."""
+        if not asked.text:
+            return []
+        hits = await self._recall(scope, asked.text, limit=MAX_NEAR, counted=False)
+        texts = (one.memory.text for one in hits)
+        return [one for one in texts if one != asked.text and one not in asked.later]
 
 
 def _is_of(fact: AnyFact, topics: Iterable[ForgetTopic]) -> bool:

@@ -199,10 +199,23 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("Theo is my ex-husband/my wife is Ann/Theo rang", "forget everything about my ex", "02"),
     ("my friend Rose sings/I met a friend/my friends ski", "forget everything about Rose", "0"),
     ("小美是我女朋友/我前女友叫林可/阿泽的女朋友来了", "把小美的事忘了吧", "0"),
+    (WORK, "please forget where I work, that's private", "0"),
+    ("My boss Greg shouts/I work at Shell/my mum is ill", "Forget my boss please", "0"),
+    ("I'm allergic to peanuts/I hate peas", "the peanut thing, please lose it", "0"),
+    ("我每天吃优甲乐/我住在杭州/我喜欢喝茶", "吃药那个别留了", "0"),
+    ("我血压高/我养猫/我喜欢爬山", "身体方面的事都删了吧，不想留记录", "0"),
 )  # fmt: skip
 def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request_, gone):
     turns = [said(str(place), text) for place, text in enumerate([*texts.split("/"), request_])]
     assert gone == "".join(sorted(turns_to_forget(turns, ()) - {turns[-1].event_id}))
+
+
+@every_case(
+    "the peanut thing, please lose it", "Forget my boss please", "吃药那个别留了", "我住哪你别记了",
+)  # fmt: skip
+def test_a_request_without_a_topic_of_its_own_is_read_as_a_whole(text):
+    [request] = forget_requests(text)
+    assert (request.topic, request.is_whole, request.is_read) == (text, True, True)
 
 
 @every_case(

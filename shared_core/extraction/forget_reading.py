@@ -1,0 +1,58 @@
+"""Read requests to forget with the trained networks: whether a turn asks, and what it asks for.
+
+Rules read the plainest requests, and know their topic. Other requests have none that could be cut
+out of them ("the peanut thing, please lose it"), so the judge compares them with what is held.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from shared_core.core.domain import UNKNOWN_START, Event
+from shared_core.extraction.change_judge import ANYTHING, load_change_judge
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.span_tagger import load_tagger
+
+MAY_ASK: Final = 0.8
+"""Least probability of asking, as the reader gives it, at which the judge is asked."""
+ASKS: Final = 0.9
+"""Least probability of asking to forget anything, as the judge gives it, of a request."""
+GOES: Final = 0.5
+"""Least probability that a request is about what is held."""
+MOST_CHARACTERS: Final = 400
+"""Maximum length of a turn that is read."""
+MOST_HELD: Final = 256
+"""Maximum number of texts that a request is compared with."""
+MOST_REQUESTS: Final = 4
+"""Number of requests whose comparisons are kept."""
+MOST_KEPT: Final = 256
+"""Number of turns whose reading is kept."""
+
+
+@lru_cache(MOST_KEPT)
+def asks_to_forget(text: str) -> bool:
+    """Tell whether a turn asks the memory to forget something; False where "e5" cannot run."""
+    tagger = load_tagger() if len(text) <= MOST_CHARACTERS else None
+    if tagger is None or tagger.tag(text).asks < MAY_ASK:
+        return False
+    judge = load_change_judge()
+    return judge is not None and judge.judge([ANYTHING], text)[0].forgets >= ASKS
+
+
+@lru_cache(MOST_REQUESTS)  # a request is told to the model first, then carried out
+def asked_to_forget(request: str, held: tuple[str, ...]) -> frozenset[str]:
+    """Return which of some texts, statements or turns, a request is about."""
+    judge = load_change_judge()
+    if judge is None:
+        return frozenset()
+    texts = [*dict.fromkeys(held)][:MOST_HELD]
+    judged = zip(texts, judge.judge([one[:MOST_CHARACTERS] for one in texts], request), strict=True)
+    return frozenset(text for text, judgement in judged if judgement.forgets >= GOES)
+
+
+def says_no_more(request: str) -> bool:
+    """Tell whether a request tells no fact beside what it asks to forget."""
+    turn = Event(event_id="", author="user", role="user", text=request, occurred_at=UNKNOWN_START)
+    told = {one.statement for one in RuleExtractor().read([turn]).facts}
+    return told <= asked_to_forget(request, (*told,))
