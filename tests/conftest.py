@@ -48,6 +48,9 @@ ENGINES = ("postgres", "seekdb", "both")
 ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
 """The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
 
+IS_FRESH = "PYTEST_CLONE_IS_FRESH"
+"""The variable by which workers know that no test was compiled when the run began."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--measure", action="store_true", help="write the time of each module")
@@ -91,11 +94,15 @@ def _keep_bytecode() -> None:
     """
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not any(Path(__file__).parent.glob("unit/__pycache__/test_*")):
+        os.environ[IS_FRESH] = "yes"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    """Let one worker collect first: in a fresh clone it compiles what all others then find."""
+    """Let one worker of a fresh clone collect first: it compiles what all others then find."""
+    if IS_FRESH not in os.environ:
+        return (yield)
     with Path(__file__).open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
