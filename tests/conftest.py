@@ -1,13 +1,14 @@
 """Gives each test a user of its own in the memory of its worker, or a database of its own: a copy
 of a migrated template on one embedded PostgreSQL, which all workers of the run share."""
 
+import fcntl
 import gc
 import os
 import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 ENGINES = ("postgres", "seekdb", "both")
 ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
 """The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
+
+IS_FRESH = "PYTEST_CLONE_IS_FRESH"
+"""The variable by which workers know that no test was compiled when the run began."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,6 +94,21 @@ def _keep_bytecode() -> None:
     """
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not any(Path(__file__).parent.glob("unit/__pycache__/test_*")):
+        os.environ[IS_FRESH] = "yes"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Let one worker of a fresh clone collect first: it compiles what all others then find."""
+    if IS_FRESH not in os.environ:
+        return (yield)
+    with Path(__file__).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return (yield)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

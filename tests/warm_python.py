@@ -333,6 +333,8 @@ def _load() -> None:
             return list(parameters), name
 
         typer.main._get_params_name_from_function = read_once
+        signature = functools.cache(typer.main.get_params_from_function)
+        typer.main.get_params_from_function = signature  # each callback reads it once more
 
 
 def _run(job: CodeType | tuple[str, str]) -> None:

@@ -26,7 +26,7 @@ def inverse_document_frequency(words: Places, terms: int, size: int) -> Numbers:
 
     words: (H,), the word of each pair of a text and a word that it holds. size: N, all texts.
     """
-    holders = np.bincount(words, minlength=terms)
+    holders: Numbers = np.bincount(words, minlength=terms).astype(np.float64)
     idf: Numbers = np.log1p((size - holders + 0.5) / (holders + 0.5))
     return idf
 

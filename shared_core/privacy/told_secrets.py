@@ -458,7 +458,8 @@ def combined(sums: NDArray[Any], weights: SecretWeights) -> tuple[NDArray[Any], 
     import numpy as np
 
     hidden = np.tanh(sums[:, 1:] * HIDDEN_SCALE + weights.constant[1:])
-    return sums[:, 0] + weights.constant[0] + hidden @ weights.out, hidden
+    told = np.add(sums[:, 0], weights.constant[0])
+    return np.add(told, np.matmul(hidden, weights.out)), hidden
 
 
 def _scores(

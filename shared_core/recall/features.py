@@ -473,7 +473,7 @@ def tells_when(text: str) -> bool:
 
 def _ended(candidates: Candidates) -> Numbers:
     """Return the share of each that no longer holds; a doubtful fact counts as half, (K,)."""
-    share: Numbers = np.maximum(candidates.ended, DOUBTFUL * candidates.doubtful)
+    share: Numbers = np.maximum(candidates.ended, np.multiply(DOUBTFUL, candidates.doubtful))
     return share
 
 

@@ -408,7 +408,7 @@ class UserIndex:
 
     def _take_texts(self, rows: Array, texts: bytes) -> None:
         ends = np.cumsum(rows["text_bytes"], dtype=np.int64)
-        rows["text_at"] = self._text_end + ends - rows["text_bytes"]
+        rows["text_at"] = np.add(np.subtract(ends, rows["text_bytes"]), self._text_end)
         self._texts = _with_room(self._texts, self._text_end + len(texts))
         self._texts[self._text_end : self._text_end + len(texts)] = np.frombuffer(texts, np.uint8)
         self._text_end += len(texts)

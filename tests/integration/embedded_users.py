@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from warm_python import warm_python
 
 from shared_core import open_memory, run_sync
 from shared_core.errors import StorageUnavailable
@@ -30,9 +31,12 @@ ROOT = Path(__file__).parents[2]
 
 # Privileges are dropped after the imports: another user may not be able to reach the interpreter.
 USER_PROGRAM = """
-import fcntl, json, logging, os, signal, subprocess, sys, time
-# As in a terminal: what a shell starts in the background is deaf to it, and so are its children.
+import fcntl, gc, json, logging, os, signal, subprocess, sys, time, warnings
+warnings.simplefilter("error")
+os.setsid()
+# As in a terminal: what a shell starts in the background is deaf to both, and so are its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from pathlib import Path
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
@@ -91,13 +95,16 @@ for line in sys.stdin:
     except StorageUnavailable as error:
         answer = f"StorageUnavailable: {error}"
     print(json.dumps(answer), flush=True)
+del server
+gc.collect()  # what is left open warns
 """
 
 
 class User:
     """Another process that uses home, as the OS user uid (0: as ours).
 
-    It evaluates the lines it is sent. It runs in its own session, with warnings as errors.
+    It evaluates the lines it is sent. It runs in its own session, with warnings as errors. `pid` is
+    its number; `process` waits for it and ends with it.
     """
 
     def __init__(self, home: Path, uid: int = 0) -> None:
@@ -105,10 +112,11 @@ class User:
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", USER_PROGRAM, str(home), str(uid)], text=True,
+            [*warm_python(), "-c", USER_PROGRAM, str(home), str(uid)], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
-            env=environment | {"HOME": str(home)}, start_new_session=True,
+            env=environment | {"HOME": str(home)},
         )  # fmt: skip
+        self.pid = int(self.ask("os.getpid()"))
 
     def send(self, call: str) -> None:
         """Start a call without waiting for its answer."""
@@ -131,9 +139,9 @@ class User:
         assert conninfo.startswith("host="), conninfo
         return conninfo
 
-    def kill(self) -> None:
-        """Kill the process, without a chance to clean up."""
-        self.process.kill()
+    def kill(self, signum: int = signal.SIGKILL) -> None:
+        """End the process by a signal, by default without a chance to clean up."""
+        os.kill(self.pid, signum)
         self.process.wait()
 
     def close(self) -> str:

@@ -98,7 +98,7 @@ def test_describe_sees_the_server_and_its_users(server, home, user_of):
     assert status.pid in servers_of(home)
     assert status.socket_directory == home / "postgres-18"
     assert status.size_bytes > 10_000_000
-    assert status.users == sorted([os.getpid(), other.process.pid])
+    assert status.users == sorted([os.getpid(), other.pid])
     other.kill()
     assert describe(home).users == [os.getpid()]
     server.release()
@@ -158,8 +158,7 @@ def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(server, home, u
     assert parent.ask("os.waitpid(fork(0), 0)[1]") == "0"
     assert describe(home).running
     child = int(parent.ask("fork(600)"))
-    parent.process.kill()
-    parent.process.wait()
+    parent.kill()
     server.acquire()
     server.release()
     assert servers_of(home) == []
@@ -170,7 +169,7 @@ def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(server, home, user
     (starter := user_of(home)).acquire()
     server.acquire()
     first = pid_of(home)
-    os.killpg(starter.process.pid, signal.SIGINT)
+    os.killpg(starter.pid, signal.SIGINT)
     assert "KeyboardInterrupt" in starter.close()
     assert pid_of(home) == first
     server.release()
@@ -298,12 +297,10 @@ def test_the_server_ends_with_a_script_that_is_killed(home, user_of, signum):
     first.acquire()
     last.acquire()
     server = pid_of(home)
-    first.process.send_signal(signum)
-    first.process.wait()
+    first.kill(signum)
     assert notes(last.acquire()) == ["committed"]
     assert pid_of(home) == server
-    last.process.send_signal(signum)
-    last.process.wait()
+    last.kill(signum)
     until_unused(home)
     assert servers_of(home) == []
     assert not describe(home).running
@@ -336,7 +333,7 @@ def test_a_new_user_beside_the_end_of_the_last_one_has_a_server(home, user_of):
     new = EmbeddedPostgres(home)
     for _ in range(5):
         (last := user_of(home)).acquire()
-        last.process.kill()
+        os.kill(last.pid, signal.SIGKILL)
         assert notes(new.acquire()) == ["committed"]
         last.process.wait()
         assert notes(new.acquire()) == ["committed"]
