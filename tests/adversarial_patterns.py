@@ -93,11 +93,17 @@ def compiled_patterns() -> tuple[dict[re.Pattern[str], Place], list[str]]:
             found.setdefault(made, (name, frame.f_lineno, "compile"))
         return made
 
+    def is_seen(module: ModuleType, call: ast.Call) -> bool:
+        lines = range(call.lineno, (call.end_lineno or 0) + 1)
+        return any((module.__name__, line) in seen for line in lines)
+
     for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
         del sys.modules[name]  # a fork of warm_python.py has compiled what they compile
     re._compile = noted  # type: ignore[attr-defined]
     for module in modules():
         for call in calls_of_re(module):
+            if is_seen(module, call):
+                continue
             try:
                 pattern = eval(ast.unparse(call.args[0]), dict(vars(module)))
             except NameError:  # made of local names
@@ -111,10 +117,7 @@ def compiled_patterns() -> tuple[dict[re.Pattern[str], Place], list[str]]:
     return found, sorted(
         f"{module.__name__}.{function_of(module, call)}"
         for module, call in unknown
-        if not any(
-            (module.__name__, line) in seen
-            for line in range(call.lineno, (call.end_lineno or 0) + 1)
-        )
+        if not is_seen(module, call)
     )
 
 

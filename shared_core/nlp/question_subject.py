@@ -182,7 +182,8 @@ def mentioned(query: str) -> list[str]:
     words = WORD.findall(query)[-MOST_NAMES:]
     runs = [*_of_words(words), *_of_characters(words)]
     found: dict[str, int] = {}
-    for oddity, name in runs:
+    for oddity, run in dict.fromkeys(runs):
+        name = normalised(run)
         found[name] = min(oddity, found.get(name, oddity))
     first = [USER] if FIRST_PERSON.search(query) else []
     names = [name for name in found if name and name not in first]
@@ -196,9 +197,9 @@ def _of_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     for length in range(LONGEST_NAME, 0, -1):
         for start in range(len(words) - length + 1):
             run = " ".join(words[start : start + length])
-            yield length, normalised(run)
+            yield length, run
             if (owner := POSSESSIVE.sub("", run)) != run:
-                yield length, normalised(owner)
+                yield length, owner
 
 
 def _of_characters(words: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -207,7 +208,7 @@ def _of_characters(words: Sequence[str]) -> Iterator[tuple[int, str]]:
         if re.match(f"[{UNSPACED}]", run):
             for length in range(LONGEST_NAME * 3 // 2, 0, -1):
                 for start in range(len(run) - length + 1):
-                    yield (length - 1 or LONGEST_NAME), normalised(run[start : start + length])
+                    yield (length - 1 or LONGEST_NAME), run[start : start + length]
 
 
 def best_edges(edges: Sequence[Edge], terms: Sequence[str], limit: int) -> list[Edge]:

@@ -313,7 +313,7 @@ def without_name(name: str, text: str, instead: str) -> str:
 def normalised(value: str) -> str:
     """Return a value without differences of case, width, spacing and closing punctuation."""
     folded = unicodedata.normalize("NFKC", value).casefold()
-    return re.sub(r"\s+", " ", folded).strip(" .,!?;:。，！？；：")
+    return " ".join(folded.split()).strip(" .,!?;:。，！？；：")
 
 
 def short_name(name: str) -> str:
