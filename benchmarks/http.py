@@ -89,7 +89,7 @@ class Client:
             begun = time.perf_counter()
             try:
                 writer.write(self._request(path, body))
-                status = await _answer(reader)
+                status = await status_of(reader)
             except (ConnectionError, asyncio.IncompleteReadError):
                 tally.lost()
                 break
@@ -111,7 +111,8 @@ class Client:
         return head.encode() + sent
 
 
-async def _answer(reader: asyncio.StreamReader) -> int:
+async def status_of(reader: asyncio.StreamReader) -> int:
+    """Read one answer; return its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
     await reader.readexactly(int(length[1]) if length else 0)

@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, Literal, get_args
 
+from shared_core.core.long_search import replaced
+
 Section = Literal[
     "system", "instructions", "profile", "facts", "memories", "summary", "history", "query"
 ]
@@ -105,7 +107,7 @@ class Tags:
         if not _OPENING.search(text):
             return []
         readings = {_SPACES.sub(" ", text.translate(reading)) for reading in (_JOINED, _SPACED)}
-        flags = (_FLAGS.findall(self._found.sub(TAG, read)) for read in readings)
+        flags = (_FLAGS.findall(replaced(self._found, TAG, read)) for read in readings)
         return [*map(max, zip(*flags, strict=True))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from mcp.server.mcpserver import MCPServer
@@ -12,6 +13,7 @@ from shared_core.core.json_text import to_json
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
+from shared_core.mcp.tools import escaped
 from shared_core.settings import redacted
 
 RECENT = 20
@@ -22,10 +24,10 @@ def add_resources(server: MCPServer, memory: MemoryEngine, users: ServedUsers) -
     """Add the profile and the recent memories: by user name, and without one for a fixed user."""
 
     async def read(
-        user_id: str | None, reader: Callable[[MemoryEngine, Scope], Awaitable[str]]
+        user_id: str | None, reader: Callable[[MemoryEngine, Scope], Awaitable[object]]
     ) -> str:
         try:
-            return await reader(memory, users.scope(user_id))
+            return await asyncio.to_thread(_shown, await reader(memory, users.scope(user_id)))
         except (ToolError, MemoryCoreError) as error:
             raise ResourceError(redacted(str(error))) from error
 
@@ -52,21 +54,25 @@ def add_resources(server: MCPServer, memory: MemoryEngine, users: ServedUsers) -
     server.resource("memory://recent", name="recent", mime_type="application/json")(own_recent)
 
 
+def _shown(answer: object) -> str:
+    """Return an answer as the text of a resource: escaped, and as JSON unless it is a text."""
+    answer = escaped(answer)
+    return answer if isinstance(answer, str) else to_json(answer)
+
+
 async def _profile(memory: MemoryEngine, scope: Scope) -> str:
     stored = await memory.profiles.shown(scope)
     facts = "\n".join(fact.statement for fact in await memory.facts(scope))
     return "\n\n".join(part for part in (stored, facts) if part)
 
 
-async def _recent(memory: MemoryEngine, scope: Scope) -> str:
-    return to_json(
-        [
-            {
-                "key": one.key,
-                "content": one.text,
-                "kind": one.kind,
-                "occurred_at": one.occurred_at.isoformat(),
-            }
-            for one in await memory.list_memories(scope, limit=RECENT)
-        ]
-    )
+async def _recent(memory: MemoryEngine, scope: Scope) -> list[dict[str, str]]:
+    return [
+        {
+            "key": one.key,
+            "content": one.text,
+            "kind": one.kind,
+            "occurred_at": one.occurred_at.isoformat(),
+        }
+        for one in await memory.list_memories(scope, limit=RECENT)
+    ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -22,7 +23,6 @@ from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
 from shared_core.nlp.uncertainty import shown_text
-from shared_core.privacy.sanitizing import off_loop
 from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 
 MAX_MEMORIES = 100
 """Maximum number of memories that one call returns or forgets."""
+IDS: Final = frozenset(("key", "agent_id", "conversation_id"))
+"""Fields of answers that a later call names: they are never escaped."""
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
 AgentId: TypeAlias = Annotated[
@@ -196,17 +198,31 @@ def _faults(error: ValidationError) -> str:
     )
 
 
-def _with_tool_errors(
+def escaped(answer: Result) -> Result:
+    """Return an answer with escaped marks in every text but IDS, so that a model may read it."""
+    changed: object = answer
+    if isinstance(answer, str):
+        changed = OUR_TAGS.escaped(answer)
+    elif isinstance(answer, BaseModel):
+        changed = answer.model_copy(update=escaped(dict(answer)))
+    elif isinstance(answer, Mapping):
+        changed = {name: one if name in IDS else escaped(one) for name, one in answer.items()}
+    elif isinstance(answer, Sequence):
+        changed = [*map(escaped, answer)]
+    return cast("Result", changed)
+
+
+def _for_a_model(
     verb: Callable[Parameters, Awaitable[Result]],
 ) -> Callable[Parameters, Awaitable[Result]]:
-    """Wrap a method so that its memory errors become errors that the model may read."""
+    """Wrap a method so that a model may read its answer and its memory errors."""
 
     @wraps(verb)
     async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
-            return await verb(*args, **kwargs)
+            return await asyncio.to_thread(escaped, await verb(*args, **kwargs))
         except MemoryCoreError as error:
-            raise ToolError(redacted(str(error))) from error
+            raise ToolError(OUR_TAGS.escaped(redacted(str(error)))) from error
 
     return call
 
@@ -233,7 +249,7 @@ class MemoryTools:
             (self.update_user_profile, ADDS),
         ]
 
-    @_with_tool_errors
+    @_for_a_model
     async def process_memory(
         self,
         input: Annotated[Text, Field(description="The user's message, word for word.")],
@@ -243,19 +259,19 @@ class MemoryTools:
         scope = self._users.scope(user_id)
         return await self._memory.process_memory(input, scope.user, app=scope.app)
 
-    @_with_tool_errors
+    @_for_a_model
     async def end_session(self, user_id: UserId = None) -> EndedSession:
         """End the conversation with the user. It is consolidated in the background."""
         scope = self._users.scope(user_id)
         return await self._memory.end_session(user_id=scope.user, app=scope.app)
 
-    @_with_tool_errors
+    @_for_a_model
     async def get_session_status(self, user_id: UserId = None) -> StatusOfSession:
         """Return whether the user has an open conversation, its age and its length."""
         scope = self._users.scope(user_id)
         return await self._memory.get_session_status(scope.user, app=scope.app)
 
-    @_with_tool_errors
+    @_for_a_model
     async def debug_process_memory(
         self,
         input: Annotated[Text, Field(description="A message that the user might send.")],
@@ -285,7 +301,7 @@ class MemoryTools:
             ],
         )
 
-    @_with_tool_errors
+    @_for_a_model
     async def remember(
         self,
         text: Annotated[Text, Field(description="One statement that is clear on its own.")],
@@ -302,7 +318,7 @@ class MemoryTools:
         [key] = await self._memory.remember(self._users.scope(user_id), memory)
         return RememberReply(key=key)
 
-    @_with_tool_errors
+    @_for_a_model
     async def recall(
         self,
         query: Annotated[Text, Field(description="A question or search words.")],
@@ -313,18 +329,16 @@ class MemoryTools:
         """Return the memories that answer a question, best first."""
         scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
-        texts = [shown_text(hit.memory) for hit in hits]
-        contents = await off_loop(texts, lambda: [*map(OUR_TAGS.escaped, texts)])
         memories = [
             RecalledMemory(
                 key=hit.memory.key,
-                content=content,
+                content=shown_text(hit.memory),
                 kind=hit.memory.kind,
                 score=hit.score,
                 occurred_at=hit.memory.occurred_at,
                 uncertain=hit.memory.doubted_at is not None,
             )
-            for hit, content in zip(hits, contents, strict=True)
+            for hit in hits
         ]
         if not explain:
             return RecallReply(memories=memories)
@@ -335,7 +349,7 @@ class MemoryTools:
             ]
         )
 
-    @_with_tool_errors
+    @_for_a_model
     async def forget(
         self,
         keys: Annotated[
@@ -346,7 +360,7 @@ class MemoryTools:
         """Remove memories for good, and everything derived from them alone."""
         return ForgetReply(forgotten=await self._memory.forget(self._users.scope(user_id), keys))
 
-    @_with_tool_errors
+    @_for_a_model
     async def get_user_graph(
         self,
         user_id: UserId = None,
@@ -373,7 +387,7 @@ class MemoryTools:
             more=around.more,
         )
 
-    @_with_tool_errors
+    @_for_a_model
     async def get_user_profile(
         self, user_id: UserId = None, agent_id: AgentId = None
     ) -> UserProfile:
@@ -382,7 +396,7 @@ class MemoryTools:
         known = await profile.current() or Memory(profile.agent_id)
         return UserProfile.model_validate(_profile(known))
 
-    @_with_tool_errors
+    @_for_a_model
     async def update_user_profile(
         self,
         messages: Annotated[

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Protocol
@@ -71,6 +71,10 @@ def session(graph: str, arrays: Mapping[str, Array]) -> Any:
         ) from error
 
 
+def _go_on() -> None:
+    """Give way to nobody."""
+
+
 class E5Network:
     """The loaded model. A text's vector does not depend on the other texts of its call.
 
@@ -89,14 +93,19 @@ class E5Network:
         self._places = places + file.vector("emb.type")[: file.hidden]
         self._centre = shipped_centre()
 
-    def vectors(self, texts: Sequence[str], kind: TextKind) -> Array:
+    def vectors(
+        self, texts: Sequence[str], kind: TextKind, give_way: Callable[[], None] = _go_on
+    ) -> Array:
         """Return the vectors of texts, centred and normalised, shape (texts, 384).
 
-        kind: "query" for what is searched for, "passage" for what is to be found.
+        kind: "query" for what is searched for, "passage" for what is to be found. give_way: called
+        between two steps.
         """
-        return self._centre.centred(self.encode(texts, kind), kind)
+        return self._centre.centred(self.encode(texts, kind, give_way), kind)
 
-    def encode(self, texts: Sequence[str], kind: TextKind) -> Array:
+    def encode(
+        self, texts: Sequence[str], kind: TextKind, give_way: Callable[[], None] = _go_on
+    ) -> Array:
         """Return vectors as the model makes them, normalised, shape (texts, 384).
 
         The vector of a text is the mean of its windows, weighted by their tokens.
@@ -108,7 +117,9 @@ class E5Network:
         ]
         total = np.zeros((len(texts), self._file.hidden), np.float32)
         for batch in batches([len(window) for _, window in windows]):
-            means = self._means([windows[place][1] for place in batch], keep=kind == "passage")
+            kept = kind == "passage"
+            means = self._means([windows[place][1] for place in batch], give_way, keep=kept)
+            give_way()
             for place, mean in zip(batch, means, strict=True):
                 number, window = windows[place]
                 total[number] += max(len(window) - 2, 1) * mean
@@ -124,10 +135,13 @@ class E5Network:
             for first in range(0, max(len(ids), 1), most)
         ]
 
-    def _means(self, windows: Sequence[Sequence[int]], *, keep: bool) -> Array:
+    def _means(
+        self, windows: Sequence[Sequence[int]], give_way: Callable[[], None], *, keep: bool
+    ) -> Array:
         """Return the mean vector of the tokens of each window, of at most 512 tokens."""
         lengths = np.array([len(window) for window in windows], np.int32)
         states = self._states(windows, lengths)
+        give_way()
         is_token = np.arange(states.shape[1]) < lengths[:, None]
         share = (is_token / lengths[:, None]).astype(np.float32)[:, :, None]
         [means] = self._upper.run(None, {"x": states, "lengths": lengths, "mask": share})

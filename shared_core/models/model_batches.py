@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -21,6 +21,9 @@ _Work: TypeAlias = tuple["Future[Any]", Callable[[], Any]]
 
 MAX_URGENT_IN_A_ROW = 32
 """Urgent items in a row before one other item runs, so that none starves."""
+
+MAX_NESTED = 8
+"""Number of works that may have given way to one another at a time."""
 
 
 class ModelThread:
@@ -36,6 +39,8 @@ class ModelThread:
         self._rest: deque[_Work] = deque()
         self._urgent_in_a_row = 0
         self._working = threading.Lock()
+        self._ident = 0
+        self._nested = 0
 
     async def run(self, work: Callable[[], T], *, urgent: bool, brief: bool = False) -> T:
         """Return the result of work. A cancelled item does not start.
@@ -71,22 +76,40 @@ class ModelThread:
         self._executor.submit(self._next)
         return future
 
+    def give_way(self) -> None:
+        """Run the urgent items that wait, amid a long work of the thread that calls this."""
+        if threading.get_ident() != self._ident or self._nested >= MAX_NESTED:
+            return
+        self._nested += 1
+        for _ in range(MAX_URGENT_IN_A_ROW):
+            if not self._urgent:
+                break
+            _do(*self._urgent.popleft(), nullcontext())
+        self._nested -= 1
+
     def _next(self) -> None:
-        # Called once for each item, and nothing else takes items: there is always one.
+        # Called once for each item; nothing is left of one that another has given way to.
+        self._ident = threading.get_ident()
         must_yield = self._urgent_in_a_row >= MAX_URGENT_IN_A_ROW
         if self._urgent and not (must_yield and self._rest):
             self._urgent_in_a_row += 1
-            future, work = self._urgent.popleft()
-        else:
+            item = self._urgent.popleft()
+        elif self._rest:
             self._urgent_in_a_row = 0
-            future, work = self._rest.popleft()
-        if future.set_running_or_notify_cancel():
-            try:
-                with self._working:
-                    result = work()
-                future.set_result(result)
-            except BaseException as error:  # noqa: BLE001 # re-raised where it is awaited
-                future.set_exception(error)
+            item = self._rest.popleft()
+        else:
+            return
+        _do(*item, self._working)
+
+
+def _do(future: Future[Any], work: Callable[[], Any], turn: AbstractContextManager[object]) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            with turn:
+                result = work()
+            future.set_result(result)
+        except BaseException as error:  # noqa: BLE001 # re-raised where it is awaited
+            future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +145,10 @@ class ModelBatches:
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of other work on the model's thread; it goes before passages."""
         return await self._thread.run(work, urgent=True)
+
+    def give_way(self) -> None:
+        """Let urgent requests go first, between two steps of a model on this thread."""
+        self._thread.give_way()
 
     async def embed(self, batch: EncodeRequest, *, urgent: bool, brief: bool) -> Vectors:
         """Return the vectors of a request; urgent and brief as in ModelThread.run.

@@ -18,6 +18,7 @@ from datetime import date
 from typing import Final, Literal, get_args
 
 from shared_core.core.domain import JsonValue
+from shared_core.core.long_search import matches, within_reach
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.privacy.spoken_secrets import (
@@ -42,7 +43,8 @@ class _Kind:
     """A form of secret. Its pattern's named group is masked, or else the whole match.
 
     hints: lower-case strings; a text without any of them cannot hold this kind. is_valid: whether
-    the matched text is one. is_secret: whether it is one in its context.
+    the matched text is one. is_secret: whether it is one in its context. find: matches() for a slow
+    pattern.
     """
 
     hints: tuple[str, ...]
@@ -51,6 +53,7 @@ class _Kind:
     is_secret: Callable[[SecretSpan], bool] = _always
     default: Mode = "mask"
     strict: Mode = "drop"
+    find: Callable[[re.Pattern[str], str], Iterator[re.Match[str]]] = re.Pattern.finditer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
          "safe", "duress", "seed", "recovery", "mnemonic", "phrase", "backup", "wallet", "暗号",
          "暗號", "密语", "安全词", "助记词", "助記詞", "短语", "短語", "种子词", "種子詞", "恢复词",
          "恢復詞", "备份词", "備份詞"),
-        _form(PASSWORD), is_secret=is_password,
+        _form(within_reach(PASSWORD)), is_secret=is_password, find=matches,
     ),
     "credential": _Kind(
         ("key", "secret", "token", "bearer", "authorization"),
@@ -300,7 +303,7 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
     """Yield the text around the secrets of a kind, with marks in their place."""
     end = 0
     plain = narrow(text)
-    for match in kind.pattern.finditer(plain):
+    for match in kind.find(kind.pattern, plain):
         start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
         if secret.startswith("[REDACTED") or not kind.is_valid(secret):
@@ -341,7 +344,7 @@ def _formed(plain: str) -> Iterator[tuple[int, int]]:
     low = plain.lower()
     for name, kind in _KINDS.items():
         if _HINTED[name].search(low):
-            for match in kind.pattern.finditer(plain):
+            for match in kind.find(kind.pattern, plain):
                 yield match.span(match.lastgroup or 0)
 
 

@@ -51,11 +51,12 @@ LONGEST_PASSWORD: Final = 100
 """Maximum characters of a password that is masked."""
 _FUNCTION: Final = (
     rf"(?:(?:{'|'.join(sorted(ENGLISH_STOP_WORDS))}"
-    r"|must|may|cannot|please|let|everyone|somebody|someone|nobody)(?:['’][a-z]+)?|[a-z]+n['’]t)"
+    r"|must|may|cannot|please|let|everyone|somebody|someone|nobody)(?:['’][a-z]{1,9})?"
+    r"|[a-z]{1,20}n['’]t)"
 )
 """A function word; it never belongs to a passphrase."""
 _GOES_ON: Final = (
-    r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
+    r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he{1,20}he{1,20}|lmao|ofc|rn|tho"
     r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
     r"|for|from|had|haha|has|have|here|i|if|i['’]?m|in|instead|is|it|it['’]?s|its|just|keep|lol"
     r"|mate|man|bro|dude|buddy|guys|sir|dear|honey"
@@ -111,7 +112,7 @@ _SEED_LINK: Final = (
     r"(?:\\?[\"'”’])?(?:\s++(?i:for|to|of|on)(?:\s++[\w'’-]{1,40}){1,4}?)?"
     r"(?:\s?[(（][^()（）\n]{1,40}[)）])?"
     r"(?:\s*[:：=]|\s++(?i:is|are|was|were)\b(?:\s++now\b)?\s*[:：]?|\s?(?:就?是|为|為)\s?[:：]?"
-    r"|(?=[ \t]*\n))"
+    r"|(?=[ \t]{0,99}\n))"
 )
 SEED: Final = (
     rf"{_SEED_LABEL}{_SEED_LINK}{_OPENING}{_NUMBER}"
@@ -132,7 +133,7 @@ PASSWORD: Final = (
     r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,"
     f"{LONGEST_PASSWORD}"
     r"}))"
-    r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
+    r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d{1,99}-)(?=\S{0,99}[\d@#$%^*_+=~])"
     r"[^\s\"'“”‘’`,;，。；]{6,"
     f"{LONGEST_PASSWORD}"
     r"})"

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
+from shared_core.core.long_search import matches, occurs
 from shared_core.nlp.text import HAN
 from shared_core.privacy.spoken_secrets import UNIT
 
@@ -335,7 +336,7 @@ _NAMES_SECRET: Final = re.compile(
 )
 """Words for a secret."""
 _OPENED: Final = re.compile(
-    r"(?i:\b(?:codes?|locks?|locked|unlock\w*|padlock|lockbox|lockers?|doors?|gates?|alarms?|safes?"
+    r"(?i:\b(?:codes?|locks?|locked|unlock\w{0,20}|padlock|lockbox|lockers?|doors?|gates?|alarms?|safes?"
     r"|strongbox|vaults?|keypads?|keybox|entry|garage|barrier|account|acc|acct|cards?|phone|tablet"
     r"|laptop|device|router|network|hotspot|sim|puk|otp|cvv|cvc|token|keys?|vpn|backup|voicemail"
     r"|opens?|disarm|shed|suitcase)\b)"
@@ -483,7 +484,7 @@ def _scores(
 
 def may_tell(text: str) -> bool:
     """Tell whether a text has a value of an odd shape, or a word for a secret."""
-    return _MAY_TELL.search(text) is not None
+    return occurs(_MAY_TELL, text)
 
 
 def may_follow(text: str) -> bool:
@@ -573,7 +574,7 @@ def told_secrets(
     found, weights = tokens(text), weights or shipped_weights()
     least = weights.least[any(one.shape == _SHAPE["han"] for one in (*found, *named))]
     never = _never(text, found, replies=bool(named) and _is_told(before))
-    opened = np.array([match.start() for match in _OPENED.finditer(text)] or [-2 * NEAR])
+    opened = np.array([match.start() for match in matches(_OPENED, text)] or [-2 * NEAR])
     spans: list[tuple[int, int]] = []
     for start in range(0, len(found), SIZE):
         first = max(0, start - AROUND)
@@ -599,7 +600,7 @@ def _never(text: str, found: Sequence[Token], *, replies: bool) -> NDArray[Any]:
     import numpy as np
 
     otherwise = np.zeros(len(text), bool)
-    for match in _OTHERWISE.finditer(text):
+    for match in matches(_OTHERWISE, text):
         otherwise[slice(*match.span(match.lastgroup or 0))] = True
     words = (WORD, HAN_SIGN) if replies and not _OPENED.search(text) else ()
     groups = [*SHAPES.values()]

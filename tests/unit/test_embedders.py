@@ -294,3 +294,18 @@ async def test_an_error_is_told_to_all_it_befell_and_who_gives_up_keeps_nobody_w
     assert [float(number) for number in (2, 4, 6, 8)] == [float(one[0][0]) for one in found[1::2]]
     assert all(isinstance(one, asyncio.CancelledError) for one in found[::2])
     assert [["0"], ["2", "4", "6", "8"]] == model.given
+
+
+def test_a_long_work_gives_way_to_what_is_urgent_and_this_to_more_of_it():
+    thread, order = batching.ModelThread("t"), []
+
+    def work(name: str, *urgent: str) -> None:
+        given = [thread.submit(lambda one=one: work(one), urgent=True) for one in urgent]
+        thread.give_way()
+        order.append(name)
+        assert all(one.done() for one in given)
+
+    thread.give_way()  # from another thread it does nothing
+    thread.submit(lambda: work("long", "a", "b"), urgent=False).result(60)
+    thread.submit(lambda: work("next", "c"), urgent=True).result(60)
+    assert sorted(order[:2]) == ["a", "b"] and order[2:] == ["long", "c", "next"]
