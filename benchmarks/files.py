@@ -4,8 +4,8 @@ python -m benchmarks.files [--files 200] [--characters 1000000]
 
 The stores take turns, call by call, in one database, by the calls of deepagents' StoreBackend: a
 file is read before it is written, and listed 100 at a time. No worker runs meanwhile. Then one
-does, and the last line has the seconds until a sentence in the middle of the large file is found:
-by its words at once, by its meaning in a job.
+does, another user writes the large file, and the last line has the seconds from that write until
+recall finds a sentence in its middle: by its words, and by its meaning.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Scope, open_memory, run_sync
 
 ANA = memories_namespace("bench", "ana")
+BEN = memories_namespace("bench", "ben")
 KEY = "The spare key of the boathouse hangs behind the blue kettle."
 QUESTION = "Where is the spare key of the boathouse?"
 LIMIT_S = 600
@@ -87,7 +88,7 @@ def main() -> None:
             for name, some in calls.items():
                 print(json.dumps({"call": name, **compared(some, ours, peer)}))
             run_sync(engine.close())
-        found(dsn)
+        found(dsn, large)
 
 
 def compared(calls: Sequence[Call], ours: BaseStore, peer: BaseStore) -> dict[str, float]:
@@ -103,19 +104,22 @@ def compared(calls: Sequence[Call], ours: BaseStore, peer: BaseStore) -> dict[st
     return medians | {"ratio": round(medians["ours_ms"] / medians["postgres_store_ms"], 2)}
 
 
-def found(dsn: str) -> None:
+def found(dsn: str, large: str) -> None:
     """Print the seconds until a worker has made the sentence found, by words and by meaning."""
-    began, engine = time.perf_counter(), open_memory(dsn)
+    engine = open_memory(dsn)
     with PgHippocampusStore(engine=engine, embed_later=True) as store:
-        store.put(ANA, "/last.md", {"content": "Nothing."})
-        seconds: dict[str, float] = {}
+        run_sync(engine.recall(Scope("bench", "ben"), QUESTION))  # loads the model
+        began, seconds = time.perf_counter(), dict[str, float]()
+        for n in range(10):
+            store.put(BEN, f"/{n}.md", {"content": text(n, 3_000)})
+        store.put(BEN, "/large.md", {"content": large})
         while len(seconds) < 2 and time.perf_counter() - began < LIMIT_S:
-            first, *_ = run_sync(engine.recall(Scope("bench", "ana"), QUESTION))
-            is_large = first.memory.key.startswith("/l")
-            if is_large and "words" not in seconds:
-                seconds["words"] = round(time.perf_counter() - began, 1)
-            if is_large and first.parts.get("similarity", 0.0) > 0.5:
-                seconds["meaning"] = round(time.perf_counter() - began, 1)
+            for hit in run_sync(engine.recall(Scope("bench", "ben"), QUESTION))[:1]:
+                passed = round(time.perf_counter() - began, 1)
+                if hit.memory.key == "/large.md" and hit.parts.get("bm25", 0.0) > 0:
+                    seconds.setdefault("words", passed)
+                if hit.memory.key == "/large.md" and hit.parts.get("similarity", 0.0) > 0.5:
+                    seconds.setdefault("meaning", passed)
             time.sleep(0.5)
         print(json.dumps({"found_after_s": seconds}))
         run_sync(engine.close())

@@ -75,7 +75,7 @@ class PgHippocampusStore(BaseStore):
             is that of the database. Without "fields" all texts of a value are embedded. False: no
             item is found by a query, unless its put() names fields.
         embed_later: put() does not wait for the model; a job of the queue embeds the text of the
-            value, long ones in passages. Until then only the words of its first 2,000 characters
+            value, long ones in passages. Until then only the words of its first 1,000 characters
             find an item. For files of agents (docs/how-to/deepagents.md).
         ttl: LangGraph's configuration, in minutes or fractions of them. sweep_ttl() deletes expired
             items, periodically with "sweep_interval_minutes". Until then they are read, unless

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from shared_core.core.namespaces import clean_text
+from shared_core.core.namespaces import clean_text, storable
 from shared_core.errors import InvalidInput
 
 _STRING_OR_LARGE = re.compile(
@@ -83,13 +83,12 @@ def to_json(value: object, what: str = "value") -> str:
             f"{what} cannot be stored as JSON{f' at {place}' if place else ''}: {error}; keep to"
             " str, int, float, bool, None, list and dict, and write dates as ISO 8601 text"
         ) from error
-    if "{" in text:
-        _check_keys(value, what)
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+    if _checked_holders(value, what) > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise InvalidInput(_too_deep(what))
-    if "\\u0000" in text or not _encodable(text):
+    if "\\u0000" in text or not storable(text):
         text = json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False)
-    return _STRING_OR_LARGE.sub(_written_out, text) if "e+" in text else text
+    # One character is found in a twentieth of the time of two.
+    return _STRING_OR_LARGE.sub(_written_out, text) if "+" in text and "e+" in text else text
 
 
 def _written_out(found: re.Match[str]) -> str:
@@ -112,11 +111,15 @@ def _too_deep(what: str) -> str:
     return f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep"
 
 
-def _check_keys(value: object, what: str) -> None:
-    """Raise InvalidInput for keys that are no texts: json would merge 1 and "1"."""
-    waiting = [value]
+def _checked_holders(value: object, what: str) -> int:
+    """Return the number of objects and lists in a value.
+
+    Raises InvalidInput for keys that are no texts: json would merge 1 and "1".
+    """
+    holders, waiting = 0, [value]
     while waiting:
         part = waiting.pop()
+        holders += isinstance(part, dict | list | tuple)
         if isinstance(part, dict):
             for key in part:
                 if not isinstance(key, str):
@@ -127,6 +130,7 @@ def _check_keys(value: object, what: str) -> None:
             waiting += part.values()
         elif isinstance(part, list | tuple):
             waiting += part
+    return holders
 
 
 def _depth(value: object) -> int:
@@ -139,14 +143,6 @@ def _depth(value: object) -> int:
         elif isinstance(part, list | tuple):
             waiting += [(inner, level + 1) for inner in part]
     return deepest
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def cleaned(value: object) -> object:

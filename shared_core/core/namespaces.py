@@ -52,12 +52,16 @@ def check_label(label: object, what: str) -> str:
 
 def storable(text: str) -> bool:
     """Return whether PostgreSQL can store text: no NUL, no lone surrogate."""
-    return not _UNSTORABLE.search(text)
+    try:
+        text.encode()  # a tenth of the time of an expression, and none for plain ASCII
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def clean_text(text: str) -> str:
     """Return text with U+FFFD for every NUL and lone surrogate; PostgreSQL stores neither."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def to_path(labels: Sequence[str]) -> str:

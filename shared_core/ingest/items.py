@@ -69,7 +69,7 @@ MAX_TTL_S = 100 * 366 * 86_400.0
 
 LATER_CHARACTERS = 10_000
 """Characters of an item that is embedded later which are kept as its text: what recall shows."""
-LATER_WORDS = 2_000
+LATER_WORDS = 1_000
 """Characters of it whose words are searched at once: it takes a second to cut 1 MB into words. The
 job adds the words of the rest. An item without words is never embedded."""
 
@@ -120,8 +120,8 @@ def embedding_job(now: datetime) -> NewJob:
     return NewJob(job_id=uuid7(), job_type=JobType.ITEM_VECTORS, run_after=due)
 
 
-def check_write(op: WriteItem) -> int:
-    """Return the characters of the value of a write. Raises InvalidInput, which names the key."""
+def check_write(op: WriteItem) -> str:
+    """Return the value of a write as JSON text. Raises InvalidInput, which names the key."""
     namespace, key = op.address
     check_label(key, f"the key of an item in {namespace}")
     if shows_profile(namespace):
@@ -133,12 +133,12 @@ def check_write(op: WriteItem) -> int:
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of {key!r} must be a dict, got {type(op.value).__name__}")
     _check_ttl(op)
-    return len(to_json(op.value, f"the value of {key!r} in {namespace}"))
+    return to_json(op.value, f"the value of {key!r} in {namespace}")
 
 
 def draft(op: WriteItem, now: datetime) -> Draft:
     """Return the draft of a write with a value. Raises as check_write() does."""
-    size = check_write(op)
+    json = check_write(op)
     assert op.value is not None
     namespace, key = op.address
     text = text_of(op.value)
@@ -159,10 +159,11 @@ def draft(op: WriteItem, now: datetime) -> Draft:
         terms=search_terms(words),
         occurred_at=now,
         ttl_s=op.ttl_s,
+        json=json,
     )
     if later:
-        return Draft(address=op.address, row=row, texts={}, size=size, later=bool(texts))
-    return Draft(address=op.address, row=row, texts=texts, size=size)
+        return Draft(address=op.address, row=row, texts={}, size=len(json), later=bool(texts))
+    return Draft(address=op.address, row=row, texts=texts, size=len(json))
 
 
 def _check_ttl(op: WriteItem) -> None:

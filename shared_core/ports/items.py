@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope, ThreadId
+from shared_core.core.json_text import to_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +51,7 @@ class MemoryRow:
     """A memory to write by namespace and key.
 
     words_key: identifies the words of a run's memory, so that no text is written twice.
+    json: the value as JSON text, where a check has made it already.
     """
 
     memory_id: MemoryId
@@ -68,6 +70,11 @@ class MemoryRow:
     run_id: UUID | None = None
     superseded_at: datetime | None = None
     words_key: UUID | None = None
+    json: str | None = None
+
+    def value_json(self) -> str:
+        """Return the value as JSON text."""
+        return to_json(self.value) if self.json is None else self.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,22 +37,32 @@ T = TypeVar("T", bound="DataclassInstance")
 
 MAX_TERMS = 16_000
 MAX_TERM_BYTES = 800_000
-"""Words and bytes of a memory in full-text search: a tsvector holds 16,383 positions and 1 MB."""
+"""Words with a place, and bytes of words, of a memory in full-text search: a tsvector holds places
+up to 16,383, and 1 MB."""
+
+
+def kept_terms(terms: Sequence[str]) -> list[str]:
+    """Return the first MAX_TERMS words, and each other word once."""
+    first = terms[:MAX_TERMS]
+    known = set(first)
+    return [*first, *(one for one in dict.fromkeys(terms[MAX_TERMS:]) if one not in known)]
 
 
 def to_tsvector(terms: Sequence[str]) -> str:
-    """Return words as a tsvector with their positions, as PostgreSQL writes it; "" is none."""
+    """Return words as a tsvector, as PostgreSQL writes it, the first with places; "" is none."""
     positions: dict[str, list[str]] = {}
     room = MAX_TERM_BYTES
-    for position, term in enumerate(terms[:MAX_TERMS], start=1):
+    for position, term in enumerate(kept_terms(terms), start=1):
         if not term:
             continue
         room -= len(term.encode()) if term not in positions else 0
         if room < 0:
             break
-        positions.setdefault(term, []).append(str(position))
+        places = positions.setdefault(term, [])
+        if position <= MAX_TERMS:
+            places.append(str(position))
     return " ".join(
-        f"{quoted_term(term)}:{','.join(positions[term][:255])}"
+        quoted_term(term) + (f":{','.join(positions[term][:255])}" if positions[term] else "")
         for term in sorted(positions, key=str.encode)
     )
 

@@ -86,6 +86,18 @@ async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_n
 
 
 @pytest.mark.both_engines
+async def test_the_last_words_of_a_long_file_are_found_before_it_has_vectors(idle, scope):
+    store, here = Store(engine=idle, embed_later=True), memories_namespace(scope.app, scope.user)
+    await store.aput(here, "/b.md", {"content": KEY[10:30]})
+    await store.aput(here, "/a.md", {"content": f"{' '.join(map(hex, range(20_000)))} {KEY}"})
+    away = mock.patch.object(Embedding, "passages", side_effect=ModelUnavailable("away"))
+    with away, pytest.raises(ModelUnavailable):
+        await run(idle, scope)
+    first, *_ = await idle.recall(scope, "Where is the spare key of the boathouse kettle?")
+    assert "/a.md" == first.memory.key and first.parts["bm25"] > 0
+
+
+@pytest.mark.both_engines
 async def test_another_model_embeds_the_same_passages(dsn, scope):
     texts = []
     model = CallableEmbedder(lambda some: texts.extend(some) or [[1.0, 2.0]] * len(some), model="2")

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 from uuid import UUID
 
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import instructions_scope, rest_of, tenant_of
 from shared_core.core.retention_policy import Strength
 from shared_core.core.row_text import jsonb_text
@@ -133,7 +132,7 @@ def _written(row: MemoryRow, old: _StoredItem | None, now: datetime) -> tuple[ob
     is_reborn = old is None or (old.expires_at is not None and old.expires_at <= now)
     return (
         tenant, old.memory_id if old else row.memory_id, path, key, _kind_of(row, old), row.text,
-        to_json(row.value), stored_terms(row.terms), len(row.terms), row.author,
+        row.value_json(), stored_terms(row.terms), len(row.terms), row.author,
         float(row.importance), row.occurred_at,
         now if old is None or is_reborn else old.created_at,
         max(now, old.updated_at + timedelta(microseconds=1)) if old else now,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path, to_path
-from shared_core.ports.jobs import Capability, JobRecord, JobStatus, NewJob
+from shared_core.ports.jobs import Capability, JobRecord, JobStatus, JobType, NewJob
 from shared_core.storage._job_rows import job_records_of
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -63,7 +63,8 @@ def enqueue(
     A pending job of the same work moves to the new time, with three exceptions. A thread that never
     rests waits at most PATIENCE times the delay. A thread with enough unread turns or bytes does
     not wait, unless a worker is reading it. A failed job waits for its next try. A new payload
-    replaces the pending job and its tries. After a lost answer the call finds its own job.
+    replaces the pending job and its tries. A job that embeds items stays as it is until half of its
+    delay is over. After a lost answer the call finds its own job.
     """
     tenant = scope_path(scope)
     thread = _thread(tx, tenant, thread_id)
@@ -127,6 +128,11 @@ def _join(
 ) -> None:
     """Merge a new request into the pending job."""
     old_id, priority, attempts, error, created_at, due_at = waiting
+    if (
+        job.job_type is JobType.ITEM_VECTORS
+        and timedelta() <= run_after - due_at <= (run_after - now) / 2
+    ):
+        return
     is_new = payload is not None
     if is_new and (attempts > 0 or error is not None):
         created_at, due_at = now, run_after

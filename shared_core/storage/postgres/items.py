@@ -11,7 +11,6 @@ from typing import Final
 from pgvector import HalfVector
 
 from shared_core.core.domain import JsonValue, MemoryKind, Namespace, Scope
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     common_prefix,
     from_path,
@@ -52,9 +51,9 @@ _DISTANCE: Final[Mapping[Distance, str]] = {"cosine": "<=>", "l2": "<->", "inner
 MOST_NEAREST: Final = 400
 """Deepest page that is searched for among the nearest vectors first."""
 _ROW_COLUMNS = (
-    "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
-    "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
-    "run_ids", "superseded_at", "words_keys",
+    "memory_id", "namespace", "key", "kind", "text", "value", "terms", "term_count", "author",
+    "importance", "occurred_at", "expires_at", "ttl_s", "thread_id", "run_id", "superseded_at",
+    "words_key",
 )  # fmt: skip
 
 
@@ -208,19 +207,20 @@ class PostgresItems:
         return sent
 
     def _put_steps_of(self, tenant: str, rows: Sequence[MemoryRow]) -> list[Step]:
-        values = by_column(
-            _ROW_COLUMNS,
-            [
-                (row.memory_id, rest_of(row.namespace), row.key,
-                 row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
-                 row.author, float(row.importance), row.occurred_at, row.expires_at, row.ttl_s,
-                 row.thread_id, row.run_id, row.superseded_at, row.words_key)
-                for row in rows
-            ],
-        )  # fmt: skip
-        values |= self._strength_columns(rows) | {"tenant": tenant, "now": self._clock()}
-        put = "put_memory" if len(rows) == 1 else "put_memories"
-        return steps(values, put, "time_written", "clear_derived")
+        written = [
+            (row.memory_id, rest_of(row.namespace), row.key,
+             row.kind, row.text, row.value_json(), to_tsvector(row.terms), len(row.terms),
+             row.author, float(row.importance), row.occurred_at, row.expires_at, row.ttl_s,
+             row.thread_id, row.run_id, row.superseded_at, row.words_key)
+            for row in rows
+        ]  # fmt: skip
+        about = by_column(("namespaces", "keys"), [one[1:3] for one in written])
+        about |= self._strength_columns(rows) | {"tenant": tenant, "now": self._clock()}
+        if len(rows) == 1:
+            put = step("put_memory", dict(zip(_ROW_COLUMNS, written[0], strict=True)) | about)
+        else:
+            put = step("put_memories", by_column(_ROW_COLUMNS, written) | about)
+        return [put, *steps(about, "time_written", "clear_derived")]
 
     def initial_strength(
         self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]

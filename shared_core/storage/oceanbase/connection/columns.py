@@ -14,7 +14,7 @@ from uuid import UUID
 
 from shared_core.core.json_text import to_json
 from shared_core.ports.tables import Column, tables as described
-from shared_core.storage._rows import MAX_TERMS
+from shared_core.storage._rows import kept_terms
 from shared_core.storage.oceanbase.connection.migrate import migrations
 
 _NO_HASH = bytes(32)
@@ -138,7 +138,7 @@ def _moment(value: Any) -> datetime:
 
 def stored_terms(words: Sequence[str]) -> str:
     """Return words as memories.terms holds them, each with a space before and after."""
-    return f" {' '.join(words[:MAX_TERMS])} "
+    return f" {' '.join(kept_terms(words))} "
 
 
 _STORED: Mapping[ColumnType, Callable[[Any], Any]] = {

@@ -53,6 +53,9 @@ _POLL_S = 0.1
 _BLOCKING_MS = 5
 """Milliseconds for which a sync caller's thread polls for an answer without its event loop."""
 
+_BLOCKING_ALONE_MS = 50
+"""The same while no other task is on that loop. It returns to the loop to watch the silence."""
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """The moment from which the binary form of a timestamptz counts microseconds."""
 
@@ -299,7 +302,13 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         # The loop of a sync caller serves only this call: polling saves its overhead (decision 2).
         if on_callers_own_loop():
             try:
-                while next(talk) == Wait.R and _is_readable(self.fileno()):
+                while next(talk) == Wait.R and (
+                    _is_readable(self.fileno(), _BLOCKING_MS)
+                    or (
+                        len(asyncio.all_tasks()) == 1
+                        and _is_readable(self.fileno(), _BLOCKING_ALONE_MS)
+                    )
+                ):
                     pass
             except StopIteration as done:
                 ended: T = done.value
@@ -328,9 +337,9 @@ def _prepared(
         place += 1 + part.is_new
 
 
-def _is_readable(fileno: int) -> bool:
+def _is_readable(fileno: int, within_ms: int) -> bool:
     if not hasattr(select, "poll"):
         return False
     watch = select.poll()
     watch.register(fileno, select.POLLIN)
-    return bool(watch.poll(_BLOCKING_MS))
+    return bool(watch.poll(within_ms))

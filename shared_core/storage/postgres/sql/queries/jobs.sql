@@ -6,6 +6,8 @@
 -- A waiting job of the same work moves to the new time. But a busy thread waits at most ten times the
 -- delay. It does not wait at all with event_count unread turns, or with %(bytes)s unread bytes,
 -- unless a worker reads it; after a failure it waits for the next try.
+-- A waiting job that embeds items stays as it is until half of its delay is over: a burst of puts
+-- then writes no row of the queue each, but locks it, so no worker takes the job before their commit.
 -- A new payload replaces the waiting job, and its tries start at zero. Sent again after a lost
 -- answer, the statement finds the job that it made.
 WITH waiting AS (
@@ -41,6 +43,9 @@ WITH waiting AS (
                     WHEN j.error IS NOT NULL THEN j.run_after
                     ELSE least(excluded.run_after,
                                j.created_at + 10 * (excluded.run_after - excluded.created_at)) END
+    WHERE j.job_type <> 'item_vectors'
+       OR excluded.run_after - j.run_after NOT BETWEEN interval '0' AND
+              (excluded.run_after - excluded.created_at) / 2
     RETURNING run_after
 )
 SELECT (SELECT count(*) FROM asked), {hint}

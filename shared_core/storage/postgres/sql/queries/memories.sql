@@ -27,12 +27,12 @@ SELECT %(tenant)s, memory_id, namespace, key, kind, text, value::jsonb, terms::t
        author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
        superseded_at, words_key
 FROM unnest(
-    %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
-    %(kinds)s::text[], %(texts)b::text[], %(values)b::text[], %(terms)b::text[],
-    %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
+    %(memory_id)b::uuid[], %(namespace)b::text[], %(key)b::text[],
+    %(kind)s::text[], %(text)b::text[], %(value)b::text[], %(terms)b::text[],
+    %(term_count)b::int[], %(author)b::text[], %(importance)b::real[],
     %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
-    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
-    %(words_keys)b::uuid[]
+    %(thread_id)b::text[], %(run_id)b::uuid[], %(superseded_at)b::timestamptz[],
+    %(words_key)b::uuid[]
 ) AS g(memory_id, namespace, key, kind, text, value, terms, term_count, author, importance,
        occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
 {put_over}
@@ -41,14 +41,11 @@ FROM unnest(
 -- Writes one memory by namespace and key. A Citus cluster sends VALUES to a node as they are; rows of
 -- unnest() are first gathered by the coordinator.
 INSERT INTO memories AS m ({put_columns})
-VALUES (%(tenant)s, (%(memory_ids)b::uuid[])[1], (%(namespaces)b::text[])[1],
-        (%(keys)b::text[])[1], (%(kinds)s::text[])[1], (%(texts)b::text[])[1],
-        (%(values)b::text[])[1]::jsonb, (%(terms)b::text[])[1]::tsvector, (%(term_counts)b::int[])[1],
-        (%(authors)b::text[])[1], (%(importances)b::real[])[1],
-        (%(occurred_at)b::timestamptz[])[1], %(now)s, %(now)s,
-        (%(expires_at)b::timestamptz[])[1], (%(ttl_s)b::float8[])[1], (%(thread_ids)b::text[])[1],
-        (%(run_ids)b::uuid[])[1], (%(superseded_at)b::timestamptz[])[1],
-        (%(words_keys)b::uuid[])[1])
+VALUES (%(tenant)s, %(memory_id)b::uuid, %(namespace)b::text, %(key)b::text, %(kind)s::text,
+        %(text)b::text, %(value)b::text::jsonb, %(terms)b::text::tsvector, %(term_count)b::int,
+        %(author)b::text, %(importance)b::real, %(occurred_at)b::timestamptz, %(now)s, %(now)s,
+        %(expires_at)b::timestamptz, %(ttl_s)b::float8, %(thread_id)b::text, %(run_id)b::uuid,
+        %(superseded_at)b::timestamptz, %(words_key)b::uuid)
 {put_over}
 
 -- name: clear_derived
