@@ -11,6 +11,7 @@ from math import ceil
 from typing import Final
 
 from shared_core.core.domain import USER, FactDraft, HeldFact
+from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.nlp.kinship import Gender, gender_of
 from shared_core.nlp.rules.revision import MENTION, load_revision_rules, load_revision_tables
 from shared_core.nlp.slots import ABOUT, FAVOURITE, RELATION, is_name_slot
@@ -212,6 +213,22 @@ class HeldIndex:
             if key not in found and _is_mention(fact, matches, language):
                 found[key] = (fact, _masked(clause, matches))
         return list(found.values())
+
+    def mentioned_things(self, clause: str, language: Language) -> Iterator[tuple[HeldFact, str]]:
+        """Yield what the user owns as the only one of a slot, where its word stands for it.
+
+        Each comes with the clause around MENTION: "sold the car", 车卖了.
+        """
+        for slot, words in load_reader_rules(language).things.items():
+            held = self.of_slot(slot)
+            if len(held) != 1 or "own" not in kinds_of(slot):
+                continue
+            known = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+            shape = rf"\b(?P<own>(?:my|our|the) (?:old )?)(?:{known})\b"
+            match = re.search(shape if language == "en" else f"(?P<own>)(?:{known})", clause, re.I)
+            if match:
+                own = match["own"]
+                yield held[0], clause[: match.start()] + own + MENTION + clause[match.end() :]
 
 
 def _begins(forms: Iterable[str], words: str) -> bool:
