@@ -219,16 +219,12 @@ class HeldIndex:
 
         Each comes with the clause around MENTION: "sold the car", 车卖了.
         """
-        for slot, words in load_reader_rules(language).things.items():
+        for slot, named in load_reader_rules(language).named.items():
             held = self.of_slot(slot)
-            if len(held) != 1 or "own" not in kinds_of(slot):
-                continue
-            known = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-            shape = rf"\b(?P<own>(?:my|our|the) (?:old )?)(?:{known})\b"
-            match = re.search(shape if language == "en" else f"(?P<own>)(?:{known})", clause, re.I)
+            match = named.search(clause) if len(held) == 1 and "own" in kinds_of(slot) else None
             if match:
-                own = match["own"]
-                yield held[0], clause[: match.start()] + own + MENTION + clause[match.end() :]
+                start, end = match.span("thing")
+                yield held[0], clause[:start] + MENTION + clause[end:]
 
 
 def _begins(forms: Iterable[str], words: str) -> bool:
