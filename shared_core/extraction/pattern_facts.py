@@ -41,9 +41,8 @@ def clause_facts(
             or not (match := pattern.match(clause, rules.undone))
         ):
             continue
-        if "value" in match.groupdict() and not is_whole(
-            pattern.slot, clause, *match.span("value"), lang
-        ):
+        told_now = "value" in match.groupdict() and not pattern.foretells
+        if told_now and not is_whole(pattern.slot, clause, *match.span("value"), lang):
             continue
         for value in pattern.implies or values(match["value"], pattern, rules):
             read.add(pattern.slot)

@@ -112,7 +112,7 @@ def ends(proposal: Proposal, lang: Language) -> bool:
         return False
     if len(words) < LEAST_OVER and words not in rules.things.get(tag.slot, ()):
         return False
-    if about_stranger(proposal, lang):
+    if about_stranger(proposal, lang) or is_companion(proposal, lang):
         return False
     if tag.of_kin:
         return bool(proposal.kin) or tag.shape == "name"
@@ -130,6 +130,8 @@ def states(proposal: Proposal, ended: Sequence[TaggedSpan], lang: Language) -> b
     if any(one.start < span.end and span.start < one.end for one in ended):
         return False
     if not is_said_as_true(proposal, lang) or about_stranger(proposal, lang):
+        return False
+    if is_companion(proposal, lang):
         return False
     if not (is_of_kin(proposal, lang) if tag.of_kin else not about_other(proposal, lang)):
         return False
@@ -171,6 +173,12 @@ def is_to_come(proposal: Proposal, lang: Language) -> bool:
 def is_bare(proposal: Proposal) -> bool:
     """Tell whether a sentence is nothing but the words."""
     return re.sub(r"\W+", "", proposal.sentence) == re.sub(r"\W+", "", proposal.words)
+
+
+def is_companion(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether words that look like a place name somebody beside: "in Hull w Tom"."""
+    companion = load_reader_rules(lang).words["companion"]
+    return proposal.tag.shape == "place" and bool(companion.search(proposal.before))
 
 
 def is_called_over(proposal: Proposal, lang: Language) -> bool:

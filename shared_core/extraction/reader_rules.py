@@ -29,7 +29,7 @@ class ReaderRules:
     """The reader's data in one language; see reader.toml.
 
     slot_floor, value_floor: least probabilities. words: expressions by name. things: words for the
-    only thing of a slot, such as "car".
+    only thing of a slot, such as "car"; named: expressions of them where the user owns the thing.
     """
 
     slot_floor: float
@@ -38,6 +38,7 @@ class ReaderRules:
     sentences: Mapping[str, str]
     words: Mapping[str, re.Pattern[str]]
     things: Mapping[str, Collection[str]]
+    named: Mapping[str, re.Pattern[str]]
 
 
 @lru_cache
@@ -57,7 +58,14 @@ def load_reader_rules(lang: Language) -> ReaderRules:
         sentences={**load_rules(lang).sentences, **source["sentences"][lang]},
         words={name: re.compile(one, re.IGNORECASE) for name, one in source["words"][lang].items()},
         things={slot: frozenset(words) for slot, words in source["things"][lang].items()},
+        named={slot: _named(words, lang) for slot, words in source["things"][lang].items()},
     )
+
+
+def _named(words: Collection[str], lang: Language) -> re.Pattern[str]:
+    known = f"(?P<thing>{'|'.join(sorted(words, key=len, reverse=True))})"
+    own = r"\b(?:my|our|the) (?:old )?" if lang == "en" else ""
+    return re.compile(own + known + (r"\b" if lang == "en" else ""), re.IGNORECASE)
 
 
 @lru_cache

@@ -493,7 +493,10 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
         if lapses is None and all(map(is_proposed, facts)) and FAR.search(original):
             lapses = event.occurred_at + FAR_PLAN
     begins, starts = None, STARTS.search(original)
-    if starts and any(dated) and all(map(is_proposed, facts)):
+    patterns = list(filter(None, map(pattern_of, facts)))
+    if turns := any(one.foretells for one in patterns):
+        begins = to_begin_at(original, event.occurred_at, future=True)
+    elif starts and any(dated) and all(map(is_proposed, facts)):
         begins = to_begin_at(original, event.occurred_at, future=starts[0].isascii())
     if to_come and not (lapses or begins):
         return None
@@ -504,7 +507,7 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
                 found.append(replace(draft, valid_until=lapses))
         elif has_date and begins:
             found.append(replace(draft, valid_from=begins, foretells=True))
-        elif not (has_date and to_come):
+        elif not (has_date and (to_come or turns)):
             found.append(replace(draft, valid_from=began) if has_date else draft)
     return found
 

@@ -97,6 +97,7 @@ class ClauseReader:
         patterns += [rule.regex for rule in rules.successors]
         patterns += [*(rule.regex for rule in rules.replacements), rules.rejects.adopted]
         mentioned = self.held.mentioned(sentence, language)
+        mentioned += self.held.mentioned_things(sentence, language)
         return any(kinds_of(fact.slot) or relation_of(fact) for fact, _ in mentioned) or any(
             pattern.search(sentence) for pattern in patterns
         )
@@ -126,7 +127,11 @@ class ClauseReader:
             self._taste_ended = (self._turn, self._event_id)
 
     def _ends(self, clause: SaidClause, rules: RevisionRules, limit: Verdict) -> Iterator[Change]:
-        for fact, masked in self.held.mentioned(clause.text, clause.language):
+        text = clause.text
+        if clause.language == "zh" and clause.original.endswith(text):
+            text = clause.original  # A lead-in such as 现在 tells that an end lasts.
+        named = self.held.mentioned(text, clause.language)
+        for fact, masked in [*named, *self.held.mentioned_things(text, clause.language)]:
             kinds = kinds_of(fact.slot)
             for rule in rules.ends if kinds and f"{MENTION}'s" not in masked else ():
                 match = rule.regex.search(masked) if rule.about & kinds else None
@@ -391,7 +396,7 @@ class _LifeEvent:
     def _with_one_of(self, names: set[str]) -> bool:
         """Tell whether the sentence names one of these people beside the user, or nobody."""
         other = self.rules.rejects.with_whom.search(self.clause.sentence)
-        return other is None or normalised(other["name"] or other["joined"] or "") in names
+        return other is None or normalised(other["name"] or joined_subject(self.clause)) in names
 
     def _split(self) -> Iterator[HeldFact]:
         people = load_revision_tables().people
@@ -460,6 +465,12 @@ class _LifeEvent:
         if verdict == "end":
             slot = f"{RELATION}.{steps[relation_of(found[0])]}"
             yield Change(verdict="assert", rule=self.rule.id, slot=slot, value=found[0].value)
+
+
+def joined_subject(clause: SaidClause) -> str:
+    """Return the name that shares the predicate of a clause with the user: "Lea and I split"."""
+    joined = load_revision_rules(clause.language).rejects.with_whom.search(clause.sentence)
+    return (joined["joined"] or "") if joined else ""
 
 
 def vetoed_verdict(

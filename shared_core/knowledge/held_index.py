@@ -11,6 +11,7 @@ from math import ceil
 from typing import Final
 
 from shared_core.core.domain import USER, FactDraft, HeldFact
+from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.nlp.kinship import Gender, gender_of
 from shared_core.nlp.rules.revision import MENTION, load_revision_rules, load_revision_tables
 from shared_core.nlp.slots import ABOUT, FAVOURITE, RELATION, is_name_slot
@@ -212,6 +213,18 @@ class HeldIndex:
             if key not in found and _is_mention(fact, matches, language):
                 found[key] = (fact, _masked(clause, matches))
         return list(found.values())
+
+    def mentioned_things(self, clause: str, language: Language) -> Iterator[tuple[HeldFact, str]]:
+        """Yield what the user owns as the only one of a slot, where its word stands for it.
+
+        Each comes with the clause around MENTION: "sold the car", 车卖了.
+        """
+        for slot, named in load_reader_rules(language).named.items():
+            held = self.of_slot(slot)
+            match = named.search(clause) if len(held) == 1 and "own" in kinds_of(slot) else None
+            if match:
+                start, end = match.span("thing")
+                yield held[0], clause[:start] + MENTION + clause[end:]
 
 
 def _begins(forms: Iterable[str], words: str) -> bool:

@@ -32,6 +32,7 @@ from shared_core.knowledge.clause_changes import (
     ClauseReader,
     SaidClause,
     is_place,
+    joined_subject,
     pet_kinds,
 )
 from shared_core.knowledge.clause_subject import Subjects
@@ -158,9 +159,12 @@ class Revision:
         self._reader.begin_turn(event.event_id)
         corrected = self._corrected(event)
         over = [one for one in drafts if is_proposed_end(one)]
-        rash = [one for one in drafts if one not in over and self._is_rash(one)]
-        drafts = [one for one in drafts if one not in over and one not in rash]
+        unsure = [one for one in drafts if one not in over and self._is_rash(one)]
+        drafts = [one for one in drafts if one not in over and one not in unsure]
         said = self._said(event, drafts, over)
+        ended = {key_of(gone) for one in drafts for gone in _ended_by(one, self._held)}
+        rash = [one for one in unsure if self._is_rash(one, ended)]
+        drafts += [one for one in unsure if one not in rash]
         said |= self._doubted_by(event, rash)
         if any(one.pattern.startswith("revise.") for one in said.values()):
             drafts = [one for one in drafts if not is_note(one)]
@@ -175,38 +179,52 @@ class Revision:
             if one.operation != "assert" or (one.slot, one.subject) not in taken
         ]  # fmt: skip
         self._recent.append(event.event_id)
-        begun = self._begun(event, self._take_in(event, kept))
+        known = {key_of(one) for one in self._held}
+        begun = self._begun(event, self._take_in(event, kept), known)
         return [*mine, *begun, *self._take_in(event, corrected)]
 
-    def _begun(self, event: Event, drafts: Sequence[FactDraft]) -> list[FactDraft]:
-        """Return the drafts of a turn without whom it tells as gone: "my dog Bruno died"."""
+    def _begun(
+        self, event: Event, drafts: Sequence[FactDraft], known: Collection[Key]
+    ) -> list[FactDraft]:
+        """Return the drafts of a turn without whom it tells as gone: "my dog Bruno died".
+
+        known: keys of what was held before the turn, which ends instead.
+        """
         stated = {
             key_of(one) for one in drafts
             if one.operation == "assert" and (is_name_slot(one.slot) or one.slot == PET_KIND)
         }  # fmt: skip
         if not stated:
             return list(drafts)
-        gone: set[Key] = set()
+        gone: dict[Key, tuple[Change, Language]] = {}
         for clause in _clauses(event.text, self._reader):
             changes = self._reader.changes(clause)
             if any(one.verdict == "assert" for one in changes):
                 continue  # A friend who becomes a partner is not gone.
-            said = normalised(clause.text)
-            told = [one.fact for one in changes if one.fact and key_of(one.fact) in stated]
+            said = normalised(f"{clause.text} {joined_subject(clause)}")
             gone |= {
-                key_of(one) for one in told
-                if one.slot == PET_KIND or place_of(normalised(one.value), said) >= 0
+                key_of(fact): (one, clause.language) for one in changes
+                if (fact := one.fact) and key_of(fact) in stated
+                if fact.slot == PET_KIND or place_of(normalised(fact.value), said) >= 0
             }  # fmt: skip
-        for key in gone:
+        ends = [
+            draft for key, (change, lang) in gone.items() if key in known
+            for draft in self._drafts(event, lang, change)
+        ]  # fmt: skip
+        for key in gone.keys() - known:
             self._held.drop(key)
         names = {value for slot, _, value in gone if slot != PET_KIND}
-        return [one for one in drafts if key_of(one) not in gone and key_of(one)[1] not in names]
+        left = [one for one in drafts if key_of(one) not in gone and key_of(one)[1] not in names]
+        return [*self._take_in(event, ends), *left]
 
-    def _is_rash(self, draft: FactDraft) -> bool:
-        """Tell whether the trained reader is not sure of a value that would replace another."""
+    def _is_rash(self, draft: FactDraft, ended: Collection[Key] = ()) -> bool:
+        """Tell whether the trained reader is not sure of a value that would replace another.
+
+        ended: keys of what the turn ends, which leaves room: "I quit Barclays, I'm at HSBC now".
+        """
         if not is_proposed(draft) or not draft.functional or draft.confidence >= REPLACES:
             return False
-        return bool(self._others_of(draft))
+        return any(key_of(one) not in ended for one in self._others_of(draft))
 
     def _others_of(self, draft: FactDraft) -> list[HeldFact]:
         """Return the facts with another value than a draft, in its slot and about its subject."""

@@ -27,8 +27,9 @@ from shared_core.nlp.kinship import (
 )
 from shared_core.nlp.noun_phrases_en import english_phrases
 from shared_core.nlp.noun_phrases_zh import chinese_phrases
-from shared_core.nlp.rules import Pattern, RuleSet, load_rules
+from shared_core.nlp.rules import Pattern, RuleSet, load_rules, load_things
 from shared_core.nlp.text import Language, place_of, without_name
+from shared_core.nlp.typed_text import load_english_typing
 
 COUNT_REACH: Final = 6
 """Number of clauses for which "I have two sons" gives "the older one" its meaning."""
@@ -57,11 +58,17 @@ class CountedKin:
         one = rules.one_of.match(clause)
         if one is None or not self._kin or self._language != lang or self._clauses > COUNT_REACH:
             return clause
-        which, rest = one["which"] or "", one["rest"]
+        groups = one.groupdict(default="")
+        if "next" in groups and one["next"] is not None and self._clauses > 1:
+            return clause  # 名叫 without a subject names whom the clause before tells of.
+        which, rest = groups["which"], one["rest"]
         if lang == "zh":
             title = rules.canonical.get(which, which) + self._kin
             return f"我{title if title in rules.kin else self._kin}{rest}"
         title = f"{rules.canonical.get(which.lower(), which.lower())} {rules.canonical[self._kin]}"
+        if name := groups["named"]:
+            is_thing = name in load_things().en or not load_english_typing().is_name(name)
+            return clause if is_thing else f"My{title} {name[0].upper()}{name[1:]}{rest}"
         bare = ONLY_A_NAME.match(rest)
         return f"My {title.strip()}{f' is called{rest[bare.end() :]}' if bare else rest}"
 

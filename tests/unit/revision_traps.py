@@ -36,6 +36,7 @@ ENGLISH_TRAPS = (
     "I used to hate jazz, now I love it", "Mia stopped crying finally",
     "the dog park is closed any more fun ideas?", "I'm done with coffee for today",
     "I stopped at Siemens to pick up a badge", "my sister's friend got divorced last week",
+    "my dad sold the car, got a Tesla", "sold my car seat",
     "Lena broke up with her boyfriend", "my brother quit his job at Google",
     "the vegetarian place on the corner is gone", "I lost at chess to Leo again",
     "I never quit my job, people keep asking", "Anna and I are not divorced, that was a rumour",
@@ -102,6 +103,7 @@ ENGLISH_TRAPS = (
     "RIP Rex's toy mouse",
 )  # fmt: skip
 CHINESE_TRAPS = (
+    "火车票卖了", "我爸的车卖了",
     "我先走了，回头聊", "旺财走了两公里，累坏了", "王总走了，会议结束", "手机没电死了",
     "累死了，今天不想动", "咖啡喝完了，要补货", "今天不喝咖啡了，太晚了", "这周不去爬山了，下雨",
     "成都不下雨了", "我不在成都，出差呢", "同事离职了，活全给我", "我姐离婚了", "李娟搬到北京了",

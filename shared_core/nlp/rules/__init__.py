@@ -44,7 +44,8 @@ class Pattern:
     in the value; needs and unless: searched in the clause. split: "any" splits the value at every
     separator, "list" only in an enumeration. free: the value is free text, so asides and fillers
     are cut off. change: the clause reports a change. done: no words before the value may be
-    `undone`; so for every change. denies: it denies that the fact ever held. implies: values used
+    `undone`; so for every change. denies: it denies that the fact ever held. foretells: the value
+    begins on a day to come, which the clause names. implies: values used
     instead of the group: "I eat meat again" is about "vegan". functional: as the slot, unless the
     pattern says otherwise: "my second job" stands beside the first.
     """
@@ -66,6 +67,7 @@ class Pattern:
     change: bool
     done: bool
     denies: bool
+    foretells: bool
     implies: Sequence[str]
 
     def match(self, clause: str, undone: re.Pattern[str]) -> re.Match[str] | None:
@@ -328,6 +330,7 @@ def build_pattern(
         change=table.get("change", False),
         done=table.get("done", table.get("change", False)),
         denies=table.get("denies", False),
+        foretells=table.get("foretells", False),
         implies=table.get("implies", ()),
         **{name: compiled(table[name]) if name in table else None for name in OPTIONAL},
     )
