@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vcr import VCR
 
 HERE = Path(__file__).parent
 RECORDING = os.environ.get("HIPPOCAMPUS_TEST_RECORD") == "1"
@@ -28,6 +27,8 @@ def same_json(recorded: Any, sent: Any) -> None:
 @pytest.fixture
 def cassette(request, monkeypatch):
     """The recorded answers of a test, which must use all of them and no network."""
+    from vcr import VCR
+
     vcr = VCR(
         record_mode="all" if RECORDING else "none",
         match_on=["method", "path", "query", "json"],

@@ -15,9 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from google.adk.models.google_llm import Gemini
-from langchain_openai import ChatOpenAI
 from turns import said
-from vcr.cassette import Cassette
 
 from shared_core import ModelLimits
 from shared_core.core.domain import Extraction, HeldFact, MemoryId
@@ -53,7 +51,9 @@ SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
 OPERATIONS = ["add", "update", "end", "deny", "doubt", "keep", "forget", "event"]
 
 
-def chat(**options: Any) -> ChatOpenAI:
+def chat(**options: Any) -> Any:
+    from langchain_openai import ChatOpenAI  # takes a second, and each worker imports this module
+
     return ChatOpenAI(
         model=MODEL, base_url=OPENAI, api_key=NO_KEY, max_retries=0, temperature=0, **options
     )
@@ -64,7 +64,7 @@ def extractor(llm: object, **options: Any) -> ModelExtractor:
     return ModelExtractor(resolve_language_model(llm), RuleExtractor(), limits=limits)
 
 
-def sent(cassette: Cassette) -> list[Any]:
+def sent(cassette: Any) -> list[Any]:
     return [json.loads(request.body) for request in cassette.requests]
 
 

@@ -8,15 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from anthropic import AsyncAnthropic
-from google.adk.models.anthropic_llm import AnthropicLlm
 from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
-from langchain_anthropic import ChatAnthropic
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_ollama import ChatOllama
-from langchain_openai import ChatOpenAI
 from waiting import until
 
 from shared_core import ModelKeyRefused
@@ -99,15 +93,25 @@ def provider():
     server.server_close()
 
 
+# Clients take seconds to import, and each worker imports this module.
+
+
 def openai(url: str) -> Any:
+    from langchain_openai import ChatOpenAI
+
     return ChatOpenAI(model="m", base_url=f"{url}/v1", api_key="k", max_retries=0)
 
 
 def claude(url: str, model: str = "claude-haiku-4-5-20251001") -> Any:
+    from langchain_anthropic import ChatAnthropic
+
     return ChatAnthropic(model=model, base_url=url, api_key="k", max_retries=0)
 
 
 def adk_claude(url: str) -> Any:
+    from anthropic import AsyncAnthropic
+    from google.adk.models.anthropic_llm import AnthropicLlm
+
     return AnthropicLlm(model="claude-x", client=AsyncAnthropic(api_key="k", base_url=url))
 
 
@@ -116,10 +120,14 @@ def adk_gemini(url: str) -> Any:
 
 
 def google(url: str) -> Any:
+    from langchain_google_genai import ChatGoogleGenerativeAI
+
     return ChatGoogleGenerativeAI(model="gemini-x", base_url=url, api_key="k", max_retries=1)
 
 
 def ollama(url: str) -> Any:
+    from langchain_ollama import ChatOllama
+
     return ChatOllama(model="m", base_url=url)
 
 
