@@ -64,7 +64,7 @@ from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.items import ItemOp, ItemResult
 from shared_core.ports.jobs import ExtractionStrategy, JobType
 from shared_core.ports.runs import Fact
-from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport
+from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport, is_judged
 from shared_core.privacy.redaction import PRESETS, PrivacyPolicy
 from shared_core.privacy.sanitizing import Intake
 from shared_core.profiles.pipeline import ProfilePipeline
@@ -166,7 +166,9 @@ class MemoryEngine:
         self.count_memories = MemoryCounts(handle)
         options = ConversationOptions(conversation)
         pipeline = ProfilePipeline(extractor, handle.sanitizer, clock)
-        self.forget_requests = ForgetRequests(handle, self.recall, is_on=forget_requests)
+        self.forget_requests = ForgetRequests(
+            handle, self.recall, is_on=forget_requests, reads=is_judged(extractor)
+        )
         self.runs = Runs(
             handle, extractor, relations, reflect_every=strategy.reflection_interval,
             reader_for=partial(strategy_extractor, handle, options),

@@ -21,7 +21,7 @@ ASKS: Final = 0.9
 GOES: Final = 0.5
 """Least probability that a request is about what is held."""
 MOST_CHARACTERS: Final = 400
-"""Maximum length of a turn that is read."""
+"""Of a longer text only the beginning is compared."""
 MOST_HELD: Final = 256
 """Maximum number of texts that a request is compared with."""
 MOST_REQUESTS: Final = 4
@@ -33,7 +33,7 @@ MOST_KEPT: Final = 256
 @lru_cache(MOST_KEPT)
 def asks_to_forget(text: str) -> bool:
     """Tell whether a turn asks the memory to forget something; False where "e5" cannot run."""
-    tagger = load_tagger() if len(text) <= MOST_CHARACTERS else None
+    tagger = load_tagger()
     if tagger is None or tagger.tag(text).asks < MAY_ASK:
         return False
     judge = load_change_judge()

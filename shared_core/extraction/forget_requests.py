@@ -48,7 +48,7 @@ FORGET: Final = "forget"
 LEAST_SURE: Final = 0.7
 """Least probability of the tag."""
 MAX_TAGGED_CHARACTERS: Final = 400
-"""Maximum length of the turns that the tagger is asked about."""
+"""Maximum length of the turns that the networks read."""
 BETWEEN: Final = re.compile(r"\s*(?:(?:my|our|the|a) )?")
 """What may stand between words of one topic: "dye my hair"."""
 BESIDE: Final = re.compile(r"[,，;；]|\b(?:and|but|also)\b|另外|还有|顺便")
@@ -57,10 +57,11 @@ _MAY_ASK: Final = re.compile(
     r"forg[eo]t|delet|eras|remov|wip[ei]|drop|unlearn|rememb|memor|scratch|\bbin\b|toss|los[ei]|nuke"
     r"|strike|cross|keep|hold|hang|know|kno\b|record|notes?\b|store|sav[ei]|retain|ditch|scrub|purge"
     r"|clear|clean|get rid|let go|out of|take .{1,40} (?:off|out)|heard of|mention|bring"
+    r"|\bgo(?:ne)?\b|no more|pretend|private|拿掉|消失|出现|出現|不想|不希望|别写|別寫"
     r"|忘|删|刪|清|抹|记|記|去掉|移除|划|劃|存|留|提|收回|拿走|取消|当没|當沒|翻篇|失忆|失憶|脑子|腦子|撤|消除|屏蔽|丢掉|扔",
     re.IGNORECASE,
 )
-"""A word that stands in each text that the tagger is asked about; most such texts ask nothing."""
+"""A word that stands in each text that the networks read; most such texts ask nothing."""
 _COURTESY_EN: Final = (
     r"(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|oh|ah|actually|and|also|so|now|sorry|btw|just"
     r"|(?:can|could|would|will) (?:you|u|ya)|i(?:'d| would) like you to|i want you to|i need you to"
@@ -256,12 +257,17 @@ class ForgetRequest:
         return _OWN.sub("", self.topic)
 
 
-def forget_requests(text: str) -> list[ForgetRequest]:
-    """Return the requests in a user's turn."""
+def forget_requests(text: str, *, reads: bool = True) -> list[ForgetRequest]:
+    """Return the requests in a user's turn. reads: also such as only the judge reads."""
+    if not may_ask(text):
+        return []
     found = own_sentences(QUOTATION.sub(_unasked, text))
-    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found if may_ask(text)]
+    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found]
     if not any(asked):
-        return _tagged(found) or _read(found)
+        is_long = sum(len(one) for one, _ in found) > MAX_TAGGED_CHARACTERS
+        if is_long or any(guarded(one, load_rules(lang), "turn") for one, lang in found):
+            return []
+        return _tagged(found) or (_read(found) if reads else [])
     is_whole = all(some and all(one.is_whole for one in some) for some in asked)
     return [replace(one, is_whole=is_whole) for some in asked for one in some]
 
@@ -280,8 +286,7 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
     from shared_core.extraction.span_tagger import load_tagger
 
     tagger = load_tagger()
-    guards = [guarded(sentence, load_rules(lang), "turn") for sentence, lang in found]
-    if tagger is None or any(guards) or sum(len(one) for one, _ in found) > MAX_TAGGED_CHARACTERS:
+    if tagger is None:
         return []
     asked: list[ForgetRequest] = []
     for passage in passages(found):
@@ -302,11 +307,8 @@ def _read(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
     from shared_core.extraction.forget_reading import asks_to_forget, says_no_more
 
     told = " ".join(one for one, _ in found)
-    is_other = any(
-        guarded(one, load_rules(lang), "turn") or load_reader_rules(lang).words["kept"].search(one)
-        for one, lang in found
-    )
-    if not told or is_other or not asks_to_forget(told):
+    is_kept = any(load_reader_rules(lang).words["kept"].search(one) for one, lang in found)
+    if not told or is_kept or not asks_to_forget(told):
         return []
     return [ForgetRequest(topic=told, is_whole=says_no_more(told), is_read=True)]
 

@@ -204,19 +204,21 @@ def facts_told(turns: Sequence[Event]) -> Sequence[FactDraft]:
     return RuleExtractor().read(turns).facts
 
 
-def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozenset[str]:
+def turns_to_forget(
+    turns: Sequence[Event], held: Sequence[HeldFact], *, reads: bool = True
+) -> frozenset[str]:
     """Return the ids of turns that a later turn of the user asks to forget, and of those askings.
 
-    turns: oldest first. held: the facts that hold.
+    turns: oldest first. held: the facts that hold. reads: whether the judge reads requests, too.
     """
     gone: set[str] = set()
     for place, turn in enumerate(turns):
-        requests = forget_requests(turn.text) if turn.role == "user" else ()
+        requests = forget_requests(turn.text, reads=reads) if turn.role == "user" else ()
         before = turns[:place]
         told = facts_told(before) if requests else ()
         for request in requests:
             texts = [one.text for one in before]
-            topic = topic_told(request, [*held, *told], texts, turn.text)
+            topic = topic_told(request, [*held, *told], texts, turn.text if reads else "")
             of_topic = {one.event_id for one in told if topic.has_fact(one)}
             of_topic |= {key for one in held if topic.has_fact(one) for _, key in one.turns}
             gone |= {

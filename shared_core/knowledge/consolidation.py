@@ -65,6 +65,7 @@ from shared_core.ports.storage import (
     Revisable,
     Storage,
     Summarising,
+    is_judged,
 )
 from shared_core.recall.query import RecallOptions, recall
 
@@ -381,7 +382,8 @@ class Consolidation:
         reader = partial(turns_set_aside, self.thread_id, [one.event_id for one in turns])
         hidden, remembered = await self.storage.query(tenant, reader)
         if self.forget is not None:
-            asked = await asyncio.to_thread(turns_to_forget, turns, held)
+            reads = is_judged(self.extractor)
+            asked = await asyncio.to_thread(turns_to_forget, turns, held, reads=reads)
             hidden |= asked - remembered
         if not hidden:
             return reading

@@ -146,6 +146,11 @@ class Revisable(Protocol):
     def reader(self) -> bool: ...
 
 
+def is_judged(extractor: Extractor) -> bool:
+    """Tell whether the trained judge reads the turns of an extractor: no model reads them."""
+    return isinstance(extractor, Revisable) and extractor.needs_revision and extractor.reader
+
+
 @runtime_checkable
 class Reflector(Protocol):
     """Draws conclusions from memories across threads. An extractor may also be one."""

@@ -22,6 +22,7 @@ from shared_core.extraction.forget_requests import (
     NOTHING_FOUND,
     ForgetRequest,
     forget_requests,
+    may_ask,
     topic_request,
 )
 from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_told
@@ -37,6 +38,7 @@ from shared_core.policies.setting_aside import (
     set_aside,
 )
 from shared_core.ports.operations import Policy
+from shared_core.privacy.sanitizing import LONG_TEXTS
 from shared_core.recall.service import Recall
 
 log = logging.getLogger("hippocampus")
@@ -114,18 +116,24 @@ class NewTurns(set[str]):
         self.edited = frozenset(edited)
 
 
-async def _requests(text: str) -> Sequence[ForgetRequest]:
-    """Return the requests in a text, read beside the event loop."""
-    return await asyncio.to_thread(forget_requests, text)
-
-
 class ForgetRequests:
-    """Carries out requests of users to forget a topic. is_on: whether turns may ask for it."""
+    """Carries out requests of users to forget a topic.
 
-    def __init__(self, handle: Handle, recall: Recall, *, is_on: bool) -> None:
+    is_on: whether turns may ask for it. reads: whether the judge reads requests without a topic;
+    a model that reads the turns finds them itself.
+    """
+
+    def __init__(self, handle: Handle, recall: Recall, *, is_on: bool, reads: bool) -> None:
         self._handle = handle
         self._recall = recall
         self._is_on = is_on
+        self._reads = reads
+
+    async def _requests(self, text: str) -> Sequence[ForgetRequest]:
+        """Return the requests in a text, read beside the event loop."""
+        if not self._is_on or (len(text) < LONG_TEXTS and not may_ask(text)):
+            return ()
+        return await asyncio.to_thread(forget_requests, text, reads=self._reads)
 
     async def in_turns(
         self, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
@@ -136,7 +144,7 @@ class ForgetRequests:
         """
         done: list[CarriedOut] = []
         for place, turn in enumerate(turns if self._is_on else ()):
-            if requests := await _requests(turn.text) if turn.role == "user" else ():
+            if requests := await self._requests(turn.text) if turn.role == "user" else ():
                 asked = _Asked(
                     requests=requests,
                     text=turn.text,
@@ -150,7 +158,7 @@ class ForgetRequests:
 
     async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
         """Carry out the requests in a text that the user says now."""
-        requests = await _requests(text) if self._is_on else ()
+        requests = await self._requests(text)
         asked = _Asked(requests=requests, text=text)
         return [await self._carry_out(scope, asked)] if requests else []
 
@@ -159,7 +167,7 @@ class ForgetRequests:
 
         "" for a text that asks to forget nothing, or only the turn before it.
         """
-        requests = await _requests(text) if self._is_on else ()
+        requests = await self._requests(text)
         if not requests or any(one.is_of_last for one in requests):
             return ""
         asked = _Asked(requests=requests, text=text)
@@ -273,10 +281,10 @@ class ForgetRequests:
             )
         ]
         facts: list[AnyFact] = [*held, *(fact for _, fact in told)]
-        near = await self._near(scope, asked)
+        said = asked.text if self._reads else ""
+        near = await self._near(scope, asked) if said else []
         topics = [
-            await asyncio.to_thread(topic_told, one, facts, near, asked.text)
-            for one in asked.requests
+            await asyncio.to_thread(topic_told, one, facts, near, said) for one in asked.requests
         ]
         named = asked.named
         return topics, replace(
@@ -287,8 +295,6 @@ class ForgetRequests:
 
     async def _near(self, scope: Scope, asked: _Asked) -> list[str]:
         """Return the texts of memories that the turn that asks may be about."""
-        if not asked.text:
-            return []
         hits = await self._recall(scope, asked.text, limit=MAX_NEAR, counted=False)
         texts = (one.memory.text for one in hits)
         return [one for one in texts if one != asked.text and one not in asked.later]
