@@ -376,12 +376,13 @@ def test_a_cut_off_file_one_of_another_product_and_a_huge_number_are_named_and_n
     (b'"{\\"results\\": ', "was cut off"), (b"SQLite format 3\x00", "is no JSON"),
     (b'[{"mapping" 1}]', "is no valid JSON"), (b" " * 3_000_000, "is empty"),
     (b" " * 2_000_000 + b'{"a":' * 40_000, "is nested more than 500 levels deep"),
-    (b'[{"mapping": "' + b"a" * 101_000_000, "holds a text of more than 100 MB"),
+    (b'[{"mapping": "' + b"a" * 4_000_001, "holds a text of more than 4 MB"),
     (b'["' + b'\\"' * CHUNK + b'"]', "is of no product"),  # takes hours if it is not linear
     (b'["' + b"a" * (CHUNK - 3) + b'\\"' + b"[" * 600 + b'"]', "is of no product"),
-    (b'"{' + b" " * 101_000_000, "is one text of more than 100 MB"),
+    (b'"{' + b" " * 4_000_001, "is one text of more than 4 MB"),
 )  # fmt: skip
-def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path):
+def test_why_a_file_of_nobody_cannot_be_parsed_is_told(content, told, tmp_path, monkeypatch):
+    monkeypatch.setattr("shared_core.transfer.sources.json_file.LONGEST_TEXT", 4_000_000)
     file = tmp_path / "odd.json"
     file.write_bytes(content)
     with pytest.raises(InvalidInput, match=f"^odd.json {told}") as caught:

@@ -237,6 +237,7 @@ def test_a_policy_of_no_known_form_is_refused(given, told):
         privacy_policy(given)
 
 
+@pytest.mark.tail
 def test_long_text_made_to_be_slow_is_not():
     for piece in (
         "password is ", "-----BEGIN RSA PRIVATE KEY-----", "a@", "1 ", "A1", "eyJ.", "://a:",
