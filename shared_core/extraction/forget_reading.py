@@ -46,8 +46,7 @@ def asked_to_forget(request: str, held: tuple[str, ...]) -> frozenset[str]:
     judge = load_change_judge()
     if judge is None:
         return frozenset()
-    texts = [*dict.fromkeys(held)][:MOST_HELD]
-    judged = zip(texts, judge.judge([one[:MOST_CHARACTERS] for one in texts], request), strict=True)
+    judged = zip(held, judge.judge([one[:MOST_CHARACTERS] for one in held], request), strict=True)
     return frozenset(text for text, judgement in judged if judgement.forgets >= GOES)
 
 

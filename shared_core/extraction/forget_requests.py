@@ -48,7 +48,7 @@ FORGET: Final = "forget"
 LEAST_SURE: Final = 0.7
 """Least probability of the tag."""
 MAX_TAGGED_CHARACTERS: Final = 400
-"""Maximum length of the turns that the tagger is asked about."""
+"""Maximum length of the turns that the trained networks are asked about."""
 BETWEEN: Final = re.compile(r"\s*(?:(?:my|our|the|a) )?")
 """What may stand between words of one topic: "dye my hair"."""
 BESIDE: Final = re.compile(r"[,，;；]|\b(?:and|but|also)\b|另外|还有|顺便")
@@ -259,9 +259,11 @@ class ForgetRequest:
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
     found = own_sentences(QUOTATION.sub(_unasked, text))
-    asked = [list(_asked(sentence, lang, text)) for sentence, lang in found if may_ask(text)]
+    told = found if may_ask(text) else []
+    asked = [list(_asked(sentence, lang, text)) for sentence, lang in told]
     if not any(asked):
-        return _tagged(found) or _read(found)
+        is_read = sum(len(one) for one, _ in found) <= MAX_TAGGED_CHARACTERS
+        return (_tagged(found) or _read(found)) if is_read else []
     is_whole = all(some and all(one.is_whole for one in some) for some in asked)
     return [replace(one, is_whole=is_whole) for some in asked for one in some]
 
@@ -281,7 +283,7 @@ def _tagged(found: Sequence[tuple[str, Language]]) -> list[ForgetRequest]:
 
     tagger = load_tagger()
     guards = [guarded(sentence, load_rules(lang), "turn") for sentence, lang in found]
-    if tagger is None or any(guards) or sum(len(one) for one, _ in found) > MAX_TAGGED_CHARACTERS:
+    if tagger is None or any(guards):
         return []
     asked: list[ForgetRequest] = []
     for passage in passages(found):
