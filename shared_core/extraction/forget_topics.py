@@ -16,7 +16,12 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from shared_core.core.domain import USER, Event, FactDraft, HeldFact
-from shared_core.extraction.forget_reading import MOST_CHARACTERS, MOST_HELD, asked_to_forget
+from shared_core.extraction.forget_reading import (
+    MOST_CHARACTERS,
+    MOST_HELD,
+    asked_to_forget,
+    asks_to_forget_everything,
+)
 from shared_core.extraction.forget_requests import (
     HOLLOW,
     ForgetRequest,
@@ -84,8 +89,8 @@ class ForgetTopic:
     slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
     the user, where they are the only ones: then "my brother" without a name is one of them.
     is_of_kin: the request names a relation, as "my brother". values: what facts of the slots say.
-    judged: the statements and turns that the judge takes the request to be about. is_all: these are
-    all there are, so nothing goes by a message.
+    judged: the statements and turns that the judge takes the request to be about. is_all: it is
+    about everything, so nothing goes by a message.
     """
 
     request: ForgetRequest
@@ -157,6 +162,8 @@ def topic_among(
     texts: the likeliest first, because the judge compares a request with MOST_HELD at most.
     """
     every = list(facts)
+    if request.is_read and asks_to_forget_everything(request.topic):
+        return ForgetTopic(request=request, is_all=True)
     if request.is_read:
         held = [*dict.fromkeys((*texts, *(one.statement for one in every)))][:MOST_HELD]
         judged = asked_to_forget(request.topic, (*held,))

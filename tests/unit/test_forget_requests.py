@@ -241,10 +241,24 @@ def test_a_request_about_all_that_is_compared_is_refused_however_much_is_held(mo
         return frozenset(held)
 
     monkeypatch.setattr(forget_topics, "asked_to_forget", all_of)
-    request = ForgetRequest(topic="lose it all", is_whole=True, is_read=True)
+    request = ForgetRequest(topic="the tea thing, please lose it", is_whole=True, is_read=True)
     texts = [f"I like tea {number}." for number in range(300)]
     assert topic_among(request, (), texts).is_all
     assert texts[:256] == [*compared[0]] and topic_among(request, (), texts[:4]).judged
+
+
+@every_case(
+    ("forget everything you know about me please", True), ("wipe all you know about me", True),
+    ("Everything. Forget it all. I mean it, every last thing you have on me.", True),
+    ("please lose everything you have on me", True), ("清空所有关于我的记录", True),
+    ("把你知道的关于我的事全忘了", True), ("the peanut thing, please lose it", False),
+    ("forget everything about my family", False), ("吃药那个别留了", False),
+    ("把我家里人的事都忘了吧", False),
+)  # fmt: skip
+def test_a_request_about_everything_takes_nothing_whatever_is_held(text, is_all):
+    request = ForgetRequest(topic=text, is_whole=True, is_read=True)
+    topic = topic_among(request, (), ["I like tea.", "I live in Leeds.", "我住在杭州。"])
+    assert topic.is_all is is_all and not (is_all and topic.judged)
 
 
 @pytest.mark.parametrize("unit", ["I go. ", "Forget me. ", "他来了。"])
