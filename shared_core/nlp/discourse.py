@@ -86,7 +86,8 @@ def _is_called(name: str, rest: str, around: str) -> bool:
         return True
     if _is_common(name) or not load_english_typing().is_name(name.lower()):
         return False
-    is_capital = name[0].isupper() and re.search(rf"[\w,;:] +{re.escape(name)}\b", around)
+    before, _, _ = around.partition(name)
+    is_capital = name[0].isupper() and before.rstrip()[-1:] not in ".!?…"  # nor nothing
     aged = {one["aged"].lower() for one in load_fragment("aged", "en").finditer(around)}
     return bool(is_capital or AGE.search(rest)) or sum(not _is_common(one) for one in aged) > 1
 
