@@ -6,6 +6,7 @@ out of them ("the peanut thing, please lose it"), so the judge compares them wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -13,6 +14,7 @@ from shared_core.core.domain import UNKNOWN_START, Event
 from shared_core.extraction.change_judge import ANYTHING, load_change_judge
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.span_tagger import load_tagger
+from shared_core.nlp.text import Language, language
 
 MAY_ASK: Final = 0.8
 """Least probability of asking, as the reader gives it, at which the judge is asked."""
@@ -20,6 +22,8 @@ ASKS: Final = 0.9
 """Least probability of asking to forget anything, as the judge gives it, of a request."""
 GOES: Final = 0.5
 """Least probability that a request is about what is held."""
+ABOUT_ALL: Final = 0.4
+"""Least mean probability that a request is about OF_NOBODY, of one that is about everything."""
 MOST_CHARACTERS: Final = 400
 """Of a longer text only the beginning is compared."""
 MOST_HELD: Final = 256
@@ -28,6 +32,18 @@ MOST_REQUESTS: Final = 4
 """Number of requests whose comparisons are kept."""
 MOST_KEPT: Final = 256
 """Number of turns whose reading is kept."""
+OF_NOBODY: Final[Mapping[Language, Sequence[str]]] = {
+    "en": (
+        "User plays the violin.", "User drives a Volvo.", "User's aunt lives in Oslo.",
+        "User is a beekeeper.", "User has a parrot called Kiwi.", "User is allergic to sesame.",
+        "User speaks Finnish.", "User's rent is 700.",
+    ),
+    "zh": (
+        "用户拉小提琴。", "用户开沃尔沃。", "用户的姨妈住在奥斯陆。", "用户是养蜂人。",
+        "用户养了一只鹦鹉叫奇奇。", "用户对芝麻过敏。", "用户会说芬兰语。", "用户的房租是七百。",
+    ),
+}  # fmt: skip
+"""Statements of many kinds that nobody made: a request that is about them is about everything."""
 
 
 @lru_cache(MOST_KEPT)
@@ -40,14 +56,23 @@ def asks_to_forget(text: str) -> bool:
     return judge is not None and judge.judge([ANYTHING], text)[0].forgets >= ASKS
 
 
+@lru_cache(MOST_REQUESTS)
+def asks_to_forget_everything(request: str) -> bool:
+    """Tell whether a request is about no topic of its own: "lose all you have on me"."""
+    judge = load_change_judge()
+    if judge is None:
+        return False
+    sure = [one.forgets for one in judge.judge(OF_NOBODY[language(request)], request)]
+    return sum(sure) >= ABOUT_ALL * len(sure)
+
+
 @lru_cache(MOST_REQUESTS)  # a request is told to the model first, then carried out
 def asked_to_forget(request: str, held: tuple[str, ...]) -> frozenset[str]:
     """Return which of some texts, statements or turns, a request is about."""
     judge = load_change_judge()
     if judge is None:
         return frozenset()
-    texts = [*dict.fromkeys(held)][:MOST_HELD]
-    judged = zip(texts, judge.judge([one[:MOST_CHARACTERS] for one in texts], request), strict=True)
+    judged = zip(held, judge.judge([one[:MOST_CHARACTERS] for one in held], request), strict=True)
     return frozenset(text for text, judgement in judged if judgement.forgets >= GOES)
 
 

@@ -16,7 +16,12 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from shared_core.core.domain import USER, Event, FactDraft, HeldFact
-from shared_core.extraction.forget_reading import asked_to_forget
+from shared_core.extraction.forget_reading import (
+    MOST_CHARACTERS,
+    MOST_HELD,
+    asked_to_forget,
+    asks_to_forget_everything,
+)
 from shared_core.extraction.forget_requests import (
     HOLLOW,
     ForgetRequest,
@@ -84,8 +89,8 @@ class ForgetTopic:
     slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
     the user, where they are the only ones: then "my brother" without a name is one of them.
     is_of_kin: the request names a relation, as "my brother". values: what facts of the slots say.
-    judged: the statements and turns that the judge takes the request to be about. is_all: these are
-    all there are, so nothing goes by a message.
+    judged: the statements and turns that the judge takes the request to be about. is_all: it is
+    about everything, so nothing goes by a message.
     """
 
     request: ForgetRequest
@@ -152,11 +157,16 @@ class ForgetTopic:
 def topic_among(
     request: ForgetRequest, facts: Iterable[AnyFact], texts: Iterable[str] = ()
 ) -> ForgetTopic:
-    """Return what the topic of a request is among facts, and among texts that may be about it."""
+    """Return what the topic of a request is among facts, and among texts that may be about it.
+
+    texts: the likeliest first, because the judge compares a request with MOST_HELD at most.
+    """
     every = list(facts)
+    if request.is_read and asks_to_forget_everything(request.topic):
+        return ForgetTopic(request=request, is_all=True)
     if request.is_read:
-        held = (*(one.statement for one in every), *texts)
-        judged = asked_to_forget(request.topic, held)
+        held = [*dict.fromkeys((*texts, *(one.statement for one in every)))][:MOST_HELD]
+        judged = asked_to_forget(request.topic, (*held,))
         if len(judged) >= ALL_FROM and judged.issuperset(held):
             return ForgetTopic(request=request, is_all=True)
         return ForgetTopic(request=request, judged=judged)
@@ -190,13 +200,16 @@ def topic_told(
 ) -> ForgetTopic:
     """Return what the topic of a request is, as the judge reads all of it where words find nothing.
 
-    facts, texts: what it may be about. said: the turn that asks.
+    facts, texts: what it may be about. said: the turn that asks. Texts that are not among these
+    still go by the words.
     """
     topic = topic_among(request, facts, texts)
     is_found = any(map(topic.has_fact, facts)) or any(map(topic.has_text, texts))
-    if is_found or request.is_of_last or not said:
+    is_known = is_found or request.is_of_last or request.is_read
+    if is_known or not said or len(said) > MOST_CHARACTERS:
         return topic
-    return topic_among(replace(request, topic=said, is_read=True), facts, texts)
+    read = topic_among(replace(request, topic=said, is_read=True), facts, texts)
+    return replace(topic, judged=read.judged, is_all=read.is_all)
 
 
 def facts_told(turns: Sequence[Event]) -> Sequence[FactDraft]:
@@ -217,7 +230,7 @@ def turns_to_forget(
         before = turns[:place]
         told = facts_told(before) if requests else ()
         for request in requests:
-            texts = [one.text for one in before]
+            texts = [one.text for one in reversed(before)]
             topic = topic_told(request, [*held, *told], texts, turn.text if reads else "")
             of_topic = {one.event_id for one in told if topic.has_fact(one)}
             of_topic |= {key for one in held if topic.has_fact(one) for _, key in one.turns}

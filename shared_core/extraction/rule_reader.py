@@ -398,7 +398,8 @@ def read_clause(
 ) -> ResolvedClause | None:
     """Return what a clause states, or None if it lies in the future."""
     lang, original = stated.language, stated.original
-    clause = discourse.counted_kin.rewrite(expand_contractions(stated.text), lang)
+    plain = expand_contractions(stated.text)
+    clause = discourse.counted_kin.rewrite(plain, lang, stated.around)
     resolved = resolve_persons(clause, lang, discourse)
     of_other = begins_with_person(clause, lang, discourse)
     drafts = list(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -14,7 +14,7 @@ from shared_core.core.domain import JsonValue
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import scope_path
 from shared_core.ingest.item_text import text_of
-from shared_core.ingest.items import LATER_WORDS
+from shared_core.ingest.items import LATER_WORDS, first_words
 from shared_core.lifecycle import Handle
 from shared_core.nlp.passages import passages, without_data
 from shared_core.nlp.text import search_terms
@@ -52,12 +52,11 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
     """
     storage, tenant = await handle.storage(), scope_path(job.scope)
     items = made = 0
-    async for waiting in _waiting(storage, tenant, handle.clock):
+    async for waiting, counts in _waiting(storage, tenant, handle.clock):
         for one in waiting:
-            if len(text_of(one.value)) > LATER_WORDS:
-                terms = await asyncio.to_thread(_all_terms, one)
+            if terms := await asyncio.to_thread(_more_terms, one, counts[one.memory_id]):
                 await storage.transact(tenant, partial(replace_terms, one, terms))
-    async for waiting in _waiting(storage, tenant, handle.clock):
+    async for waiting, _ in _waiting(storage, tenant, handle.clock):
         for fields in await asyncio.to_thread(_together, waiting):
             made += await _embed(handle, storage, fields)
             items += len({one.memory_id for one in fields})
@@ -70,19 +69,33 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
 
 async def _waiting(
     storage: Storage, tenant: str, clock: Clock
-) -> AsyncIterator[list[EmbeddedField]]:
-    """Yield the items of a user without vectors, a few together, because some are large."""
+) -> AsyncIterator[tuple[list[EmbeddedField], Mapping[UUID, int]]]:
+    """Yield the items of a user without vectors, a few together, because some are large.
+
+    Beside them stands the number of words of each.
+    """
     after: UUID | None = None
     while True:
-        after, ids = await storage.query(
+        after, counts = await storage.query(
             tenant, partial(items_without_vectors, after, PAGE, clock())
         )
+        ids = sorted(counts)
         for begin in range(0, len(ids), READ_TOGETHER):
             fields = [(one, TEXT_FIELD) for one in ids[begin : begin + READ_TOGETHER]]
             reading = partial(fields_without_vectors, tenant, "", fields, must_exist=False)
-            yield await storage.query(tenant, reading)
+            yield await storage.query(tenant, reading), counts
         if after is None:
             return
+
+
+def _more_terms(one: EmbeddedField, count: int) -> list[str]:
+    """Return the words of the whole text of an item, [] where an earlier job has added them.
+
+    count: the number of words that it has.
+    """
+    text = text_of(one.value)
+    has_all = len(text) <= LATER_WORDS or count > len(search_terms(first_words(text)))
+    return [] if has_all else _all_terms(one)
 
 
 def _all_terms(one: EmbeddedField) -> list[str]:

@@ -143,7 +143,7 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     namespace, key = op.address
     text = text_of(op.value)
     later = op.later and op.texts is None and may_wait(namespace)
-    at_once = _first_words(text) if later else text
+    at_once = first_words(text) if later else text
     if later:
         text = text[:LATER_CHARACTERS]
     texts = {TEXT_FIELD: at_once} if op.texts is None else op.texts
@@ -190,7 +190,7 @@ def _in_minutes(ttl_s: object) -> str:
     return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
 
 
-def _first_words(text: str) -> str:
+def first_words(text: str) -> str:
     """Return the first LATER_WORDS characters of a text that have words, counted in such steps."""
     for begin in range(0, len(text), LATER_WORDS):
         part = without_data(text[begin : begin + LATER_WORDS])

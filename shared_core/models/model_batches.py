@@ -22,7 +22,7 @@ _Work: TypeAlias = tuple["Future[Any]", Callable[[], Any]]
 MAX_URGENT_IN_A_ROW = 32
 """Urgent items in a row before one other item runs, so that none starves."""
 
-MAX_NESTED = 8
+MAX_NESTED = 3
 """Number of works that may have given way to one another at a time."""
 
 
@@ -41,6 +41,7 @@ class ModelThread:
         self._working = threading.Lock()
         self._ident = 0
         self._nested = 0
+        self._is_urgent = False
 
     async def run(self, work: Callable[[], T], *, urgent: bool, brief: bool = False) -> T:
         """Return the result of work. A cancelled item does not start.
@@ -77,11 +78,15 @@ class ModelThread:
         return future
 
     def give_way(self) -> None:
-        """Run the urgent items that wait, amid a long work of the thread that calls this."""
+        """Run the urgent items that wait, amid a long work of the thread that calls this.
+
+        A work that is urgent itself gives way to one of them at a time, so that none starves.
+        """
         if threading.get_ident() != self._ident or self._nested >= MAX_NESTED:
             return
+        is_urgent = self._is_urgent or self._nested > 0
         self._nested += 1
-        for _ in range(MAX_URGENT_IN_A_ROW):
+        for _ in range(1 if is_urgent else MAX_URGENT_IN_A_ROW):
             if not self._urgent:
                 break
             _do(*self._urgent.popleft(), nullcontext())
@@ -91,7 +96,8 @@ class ModelThread:
         # Called once for each item; nothing is left of one that another has given way to.
         self._ident = threading.get_ident()
         must_yield = self._urgent_in_a_row >= MAX_URGENT_IN_A_ROW
-        if self._urgent and not (must_yield and self._rest):
+        self._is_urgent = bool(self._urgent) and not (must_yield and self._rest)
+        if self._is_urgent:
             self._urgent_in_a_row += 1
             item = self._urgent.popleft()
         elif self._rest:

@@ -148,7 +148,7 @@ def observe_turns(discourse: DiscourseState, events: Sequence[Event]) -> None:
                 names = typed_names(discourse.names)
                 sentence = as_read(sentence, lang, names, alone=not discourse.speaks_of_others).text
             for read, _ in clauses(sentence, load_rules(lang)):
-                clause = discourse.counted_kin.rewrite(read, lang)
+                clause = discourse.counted_kin.rewrite(read, lang, sentence)
                 resolved = resolve_persons(clause, lang, discourse)
                 from_before = not resolved.complete and discourse.has_no_names
                 discourse.observe(

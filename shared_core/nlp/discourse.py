@@ -27,12 +27,15 @@ from shared_core.nlp.kinship import (
 )
 from shared_core.nlp.noun_phrases_en import english_phrases
 from shared_core.nlp.noun_phrases_zh import chinese_phrases
-from shared_core.nlp.rules import Pattern, RuleSet, load_rules, load_things
+from shared_core.nlp.rules import Pattern, RuleSet, load_fragment, load_rules, load_things
 from shared_core.nlp.text import Language, place_of, without_name
 from shared_core.nlp.typed_text import load_english_typing
 
 COUNT_REACH: Final = 6
 """Number of clauses for which "I have two sons" gives "the older one" its meaning."""
+AGE: Final = re.compile(r"\bturned\b|\byears? old\b")
+LEAST_PART: Final = 3
+"""Minimum number of letters of the first part of a compound noun."""
 ONLY_A_NAME: Final = re.compile(r"(?: called| named)?(?= (?-i:[^\Wa-z\d_])[\w'-]*[.!]?\Z)")
 
 
@@ -44,11 +47,11 @@ class CountedKin:
         self._language: Language = "en"
         self._clauses = 0
 
-    def rewrite(self, clause: str, lang: Language) -> str:
+    def rewrite(self, clause: str, lang: Language, around: str) -> str:
         """Return a clause about one of several with its relation: "My older son is called Ben".
 
         After 我有两个孩子, 大的叫乐乐 becomes 我大孩子叫乐乐. Any other clause is returned
-        unchanged.
+        unchanged. around: the sentence of the clause, or more of its text.
         """
         rules = load_rules(lang)
         self._clauses += 1
@@ -67,10 +70,37 @@ class CountedKin:
             return f"我{title if title in rules.kin else self._kin}{rest}"
         title = f"{rules.canonical.get(which.lower(), which.lower())} {rules.canonical[self._kin]}"
         if name := groups["named"]:
-            is_thing = name in load_things().en or not load_english_typing().is_name(name)
-            return clause if is_thing else f"My{title} {name[0].upper()}{name[1:]}{rest}"
+            is_called = _is_called(name, rest, around)
+            return f"My{title} {name[0].upper()}{name[1:]}{rest}" if is_called else clause
         bare = ONLY_A_NAME.match(rest)
         return f"My {title.strip()}{f' is called{rest[bare.end() :]}' if bare else rest}"
+
+
+def _is_called(name: str, rest: str, around: str) -> bool:
+    """Tell whether a word with a number after it names somebody: "otis is 6", not "bedtime is 7".
+
+    A word that is no known name needs a sign of one: a capital amid a sentence, an age that is said
+    as one, or a second such word.
+    """
+    if load_english_typing().is_first_name(name.lower()):
+        return True
+    if _is_common(name) or not load_english_typing().is_name(name.lower()):
+        return False
+    before, _, _ = around.partition(name)
+    is_capital = name[0].isupper() and before.rstrip()[-1:] not in ".!?…"  # nor nothing
+    aged = {one["aged"].lower() for one in load_fragment("aged", "en").finditer(around)}
+    return bool(is_capital or AGE.search(rest)) or sum(not _is_common(one) for one in aged) > 1
+
+
+def _is_common(word: str) -> bool:
+    """Tell whether a word denotes a thing, or is made of two words that do: "bedtime"."""
+    things, lower = load_things(), word.lower()
+    parts = ((lower[:place], lower[place:]) for place in range(LEAST_PART, len(lower)))
+    return (
+        lower in things.en
+        or lower.endswith(things.en_endings)
+        or any(things.en.issuperset(pair) for pair in parts)
+    )
 
 
 MENTION_CLAUSES: Final = 2

@@ -105,7 +105,7 @@ def fields_without_vectors(
 
 def items_without_vectors(
     after: UUID | None, limit: int, now: datetime
-) -> Policy[tuple[UUID | None, list[UUID]]]:
+) -> Policy[tuple[UUID | None, dict[UUID, int]]]:
     """Return the next page of items that have words but no vector.
 
     Args:
@@ -114,7 +114,8 @@ def items_without_vectors(
         now: items that expired before it are left out.
 
     Returns:
-        The cursor for the next page, None after the last one, and the ids of the items.
+        The cursor for the next page, None after the last one, and the number of words of each item
+        by its id.
     """
     where = (
         equal("kind", "item"),
@@ -124,12 +125,14 @@ def items_without_vectors(
         open_after("expires_at", now),
         *(() if after is None else (compare("memory_id", ">", after),)),
     )
-    [page] = yield [Select("memories", ("memory_id",), where, order=("memory_id",), limit=limit)]
+    columns = ("memory_id", "term_count")
+    [page] = yield [Select("memories", columns, where, order=("memory_id",), limit=limit)]
     ids = [row[0] for row in page]
     [embedded] = yield [
         Select("embeddings", ("memory_id",), (one_of("memory_id", ids),), is_distinct=True)
     ]
-    waiting = sorted(set(ids) - {row[0] for row in embedded})
+    done = {row[0] for row in embedded}
+    waiting = {memory_id: count for memory_id, count in page if memory_id not in done}
     return ids[-1] if len(ids) == limit else None, waiting
 
 

@@ -16,6 +16,7 @@ from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, sc
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
+from shared_core.extraction.forget_reading import MOST_CHARACTERS
 from shared_core.extraction.forget_requests import (
     EVERYTHING,
     FOUND,
@@ -295,7 +296,9 @@ class ForgetRequests:
 
     async def _near(self, scope: Scope, asked: _Asked) -> list[str]:
         """Return the texts of memories that the turn that asks may be about."""
-        hits = await self._recall(scope, asked.text, limit=MAX_NEAR, counted=False)
+        if len(asked.text) > MOST_CHARACTERS:
+            return []
+        hits = await self._recall(scope, asked.text, limit=MAX_NEAR, reranker=False, counted=False)
         texts = (one.memory.text for one in hits)
         return [one for one in texts if one != asked.text and one not in asked.later]
 

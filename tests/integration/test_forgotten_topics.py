@@ -135,6 +135,17 @@ async def test_a_model_is_told_before_it_answers_whether_anything_will_go(talk):
     assert "Kim" in await talk.told("Who is Kim?")
 
 
+async def test_a_request_of_any_length_is_carried_out_and_asks_no_reranker(ann_with):
+    asked: list[str] = []
+    talk = Talk(ann_with(reranker=lambda query, texts: asked.append(query) or [0.0] * len(texts)))
+    await talk.learn(BAKER, LEEDS)
+    for text in (f"{FORGET}.", f"{FORGET}. {'Anyway, it rains. ' * 1_000}"):
+        assert "holds" in await talk.ann.memory.forget_requests.notice(talk.ann.scope, text)
+    assert [] == asked
+    [gone] = (await talk.say(f"{FORGET}. {'Anyway, it rains. ' * 1_000}")).set_aside
+    assert gone.done.memories >= 3 and [] == asked
+
+
 async def test_undoing_the_run_brings_all_back(talk):
     await talk.learn(BAKER)
     before = [one.statement for one in await talk.ann.facts()]

@@ -309,3 +309,18 @@ def test_a_long_work_gives_way_to_what_is_urgent_and_this_to_more_of_it():
     thread.submit(lambda: work("long", "a", "b"), urgent=False).result(60)
     thread.submit(lambda: work("next", "c"), urgent=True).result(60)
     assert sorted(order[:2]) == ["a", "b"] and order[2:] == ["long", "c", "next"]
+
+
+def test_an_urgent_work_does_not_starve_where_more_of_it_comes_without_end():
+    thread, order = batching.ModelThread("t"), []
+
+    def work(number: int) -> None:
+        order.append(number)
+        if len(order) < 5_000:
+            thread.submit(lambda: work(len(order)), urgent=True)
+        thread.give_way()
+        if not number:
+            order.append(None)
+
+    thread.submit(lambda: work(0), urgent=True).result(60)
+    assert order.index(None) < 10

@@ -1,10 +1,19 @@
 """Which turns ask to forget a topic, and which texts are about it."""
 
+import pytest
 from every_case import every_case
+from growth import grows_in_line
 from turns import said
 
-from shared_core.extraction.forget_requests import forget_requests, topic_request
-from shared_core.extraction.forget_topics import facts_told, is_about, topic_among, turns_to_forget
+from shared_core.extraction import forget_topics
+from shared_core.extraction.forget_requests import ForgetRequest, forget_requests, topic_request
+from shared_core.extraction.forget_topics import (
+    facts_told,
+    is_about,
+    topic_among,
+    topic_told,
+    turns_to_forget,
+)
 
 ASKED = {
     "Forget what I said about Theo": "Theo", "forget everything i told you about theo pls": "theo",
@@ -216,6 +225,45 @@ def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request
 def test_a_request_without_a_topic_of_its_own_is_read_as_a_whole(text):
     [request] = forget_requests(text)
     assert (request.topic, request.is_whole, request.is_read) == (text, True, True)
+
+
+def test_where_the_judge_reads_a_request_its_words_count_too():
+    [request] = forget_requests("Forget what I said about Theo")
+    topic = topic_told(request, (), ["I like tea."], "Forget what I said about Theo")
+    assert topic.has_text("Theo bakes bread.") and not topic.has_text("I like tea.")
+
+
+def test_a_request_about_all_that_is_compared_is_refused_however_much_is_held(monkeypatch):
+    compared = []
+
+    def all_of(request, held):
+        compared.append(held)
+        return frozenset(held)
+
+    monkeypatch.setattr(forget_topics, "asked_to_forget", all_of)
+    request = ForgetRequest(topic="the tea thing, please lose it", is_whole=True, is_read=True)
+    texts = [f"I like tea {number}." for number in range(300)]
+    assert topic_among(request, (), texts).is_all
+    assert texts[:256] == [*compared[0]] and topic_among(request, (), texts[:4]).judged
+
+
+@every_case(
+    ("forget everything you know about me please", True), ("wipe all you know about me", True),
+    ("Everything. Forget it all. I mean it, every last thing you have on me.", True),
+    ("please lose everything you have on me", True), ("清空所有关于我的记录", True),
+    ("把你知道的关于我的事全忘了", True), ("the peanut thing, please lose it", False),
+    ("forget everything about my family", False), ("吃药那个别留了", False),
+    ("把我家里人的事都忘了吧", False),
+)  # fmt: skip
+def test_a_request_about_everything_takes_nothing_whatever_is_held(text, is_all):
+    request = ForgetRequest(topic=text, is_whole=True, is_read=True)
+    topic = topic_among(request, (), ["I like tea.", "I live in Leeds.", "我住在杭州。"])
+    assert topic.is_all is is_all and not (is_all and topic.judged)
+
+
+@pytest.mark.parametrize("unit", ["I go. ", "Forget me. ", "他来了。"])
+def test_a_long_text_takes_in_line_with_its_length(unit):
+    assert grows_in_line(forget_requests, unit * (48_000 // len(unit)))
 
 
 @every_case(
