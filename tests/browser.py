@@ -33,7 +33,8 @@ def running_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # Also as root, in a small /dev/shm; more renderers cost more than they save.
         options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
-                   "--renderer-process-limit=1"]  # fmt: skip
+                   "--renderer-process-limit=1", "--disable-software-rasterizer",
+                   "--disable-extensions", "--animation-duration-scale=0"]  # fmt: skip
         browser = playwright.chromium.launch(executable_path=chromium(), args=options)
         yield browser
         browser.close()
@@ -51,7 +52,7 @@ def visitor(
     """Return a window without cookies; context.new_page() opens a page in it."""
     context = browser.new_context(
         locale=locale, viewport={"width": width, "height": height},
-        color_scheme="dark" if dark else "light", **options,
+        color_scheme="dark" if dark else "light", reduced_motion="reduce", **options,
     )  # fmt: skip
     context.set_default_timeout(PATIENCE_MS)
     return context

@@ -20,7 +20,7 @@ MAY_ASK: Final = 0.8
 """Least probability of asking, as the reader gives it, at which the judge is asked."""
 ASKS: Final = 0.9
 """Least probability of asking to forget anything, as the judge gives it, of a request."""
-GOES: Final = 0.5
+GOES: Final = 0.7
 """Least probability that a request is about what is held."""
 ABOUT_ALL: Final = 0.4
 """Least mean probability that a request is about OF_NOBODY, of one that is about everything."""

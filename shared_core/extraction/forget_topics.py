@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -44,6 +44,8 @@ AnyFact: TypeAlias = HeldFact | FactDraft
 """A fact that is held, or one that a turn tells."""
 ALL_FROM: Final = 5
 """Number of statements and turns from which a request about all of them is about everything."""
+MOST_BESIDE: Final = 3
+"""Maximum number of words beside a name in a request that is about the person, not a matter."""
 _RELATION: Final = "relation."
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
@@ -118,7 +120,7 @@ class ForgetTopic:
     def has_text(self, text: str, role: str | None = "user") -> bool:
         """Tell whether a text is about the topic. role: who says it; None for no turn."""
         if text in self.judged:
-            return True
+            return role in ("user", None)
         if self.request.is_of_last or self.request.is_read:
             return False
         if self.slots:
@@ -164,6 +166,8 @@ def topic_among(
     every = list(facts)
     if request.is_read and asks_to_forget_everything(request.topic):
         return ForgetTopic(request=request, is_all=True)
+    if request.is_read and (plain := _plain_topic(request, every)):
+        return plain
     if request.is_read:
         held = [*dict.fromkeys((*texts, *(one.statement for one in every)))][:MOST_HELD]
         judged = asked_to_forget(request.topic, (*held,))
@@ -193,6 +197,39 @@ def topic_among(
         kin=frozenset(kin | {_kin_of(one.slot) for one in own}) - others,
         is_of_kin=is_of_kin,
     )
+
+
+def _plain_topic(request: ForgetRequest, facts: Sequence[AnyFact]) -> ForgetTopic | None:
+    """Return the slot or the person that a request names in its own words, if one is held.
+
+    "Where i live is none of your business, drop it" names a slot, "forget greg" a person.
+    """
+    words = request.topic
+    for part in _parts_of_user(words):
+        if any(_is_of_slots(one, slots_of_topic(part)) for one in facts):
+            return topic_among(replace(request, topic=part, is_read=False), facts)
+    people = {one.value: one for one in facts if is_name_slot(one.slot) and one.value}
+    kin = own_kin(as_meant(words))
+    named = [
+        value for value, one in people.items()
+        if _is_used(value.split(" ")[0], words) or _kin_of(one.slot) in kin
+    ]  # fmt: skip
+    if len(named) != 1:
+        return None
+    beside = frozenset(search_terms(words)) - frozenset(search_terms(named[0]))
+    if len(beside) > MOST_BESIDE:
+        return None
+    return topic_among(replace(request, topic=named[0], is_read=False), facts)
+
+
+def _parts_of_user(text: str) -> Iterator[str]:
+    """Yield parts of a few words that begin as what is of the user: "where i live", 我住哪."""
+    if HAN_CHARACTER.search(text):
+        starts = [at for at, one in enumerate(text) if one == "我"]
+        yield from (text[at : at + size] for at in starts for size in (5, 4, 3))
+        return
+    said = text.split()
+    yield from (" ".join(said[at : at + size]) for at in range(len(said)) for size in (4, 3, 2))
 
 
 def topic_told(

@@ -29,6 +29,7 @@ from shared_core.extraction.forget_requests import (
 from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_told
 from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
+from shared_core.policies.forgetting import TurnKey
 from shared_core.policies.run_reads import held_facts, last_turn, unread_turns
 from shared_core.policies.setting_aside import (
     KEPT_FOR,
@@ -82,13 +83,14 @@ class CarriedOut:
 class _Asked:
     """Requests and the turn that asks, if any.
 
-    text: of that turn. at: its time, None for now. later: the texts of turns stored with it that
-    were said after it, which stay. named: what goes beside the topic, as the turn that asks, if it
-    says nothing else.
+    text, author: of that turn. at: its time, None for now. later: the texts of turns stored with
+    it that were said after it, which stay. named: what goes beside the topic, as the turn that
+    asks, if it says nothing else.
     """
 
     requests: Sequence[ForgetRequest]
     text: str = ""
+    author: str = "user"
     at: datetime | None = None
     later: Collection[str] = ()
     named: NamedBeside = NOTHING_NAMED
@@ -149,6 +151,7 @@ class ForgetRequests:
                 asked = _Asked(
                     requests=requests,
                     text=turn.text,
+                    author=turn.author,
                     at=turn.occurred_at,
                     later={one.text for one in turns[place + 1 :]}
                     - {one.text for one in turns[:place]},
@@ -283,24 +286,38 @@ class ForgetRequests:
         ]
         facts: list[AnyFact] = [*held, *(fact for _, fact in told)]
         said = asked.text if self._reads else ""
-        near = await self._near(scope, asked) if said else []
+        near = await self._near(scope, asked) if said else {}
         topics = [
-            await asyncio.to_thread(topic_told, one, facts, near, said) for one in asked.requests
+            await asyncio.to_thread(topic_told, one, facts, [*near], said) for one in asked.requests
         ]
+        judged = {
+            turn for text, turn in near.items()
+            if turn is not None and any(text in one.judged for one in topics)
+        }  # fmt: skip
         named = asked.named
         return topics, replace(
             named,
-            turns=named.turns | {turn for turn, one in told if _is_of(one, topics)},
+            turns=named.turns.union(judged, (turn for turn, one in told if _is_of(one, topics))),
             memories=named.memories | {one.memory_id for one in held if _is_of(one, topics)},
         )
 
-    async def _near(self, scope: Scope, asked: _Asked) -> list[str]:
-        """Return the texts of memories that the turn that asks may be about."""
+    async def _near(self, scope: Scope, asked: _Asked) -> dict[str, TurnKey | None]:
+        """Return the texts of memories that the turn that asks may be about, with the user's turns.
+
+        What others said is left out: "Noted." is about nothing.
+        """
         if len(asked.text) > MOST_CHARACTERS:
-            return []
+            return {}
         hits = await self._recall(scope, asked.text, limit=MAX_NEAR, reranker=False, counted=False)
-        texts = (one.memory.text for one in hits)
-        return [one for one in texts if one != asked.text and one not in asked.later]
+        found: dict[str, TurnKey | None] = {}
+        for memory in (one.memory for one in hits):
+            is_own = memory.author in (None, asked.author)
+            if is_own and memory.text != asked.text and memory.text not in asked.later:
+                key = None
+                if memory.author and memory.thread_id and memory.source_event_ids:
+                    key = (memory.thread_id, memory.source_event_ids[0])
+                found[memory.text] = key
+        return found
 
 
 def _is_of(fact: AnyFact, topics: Iterable[ForgetTopic]) -> bool:

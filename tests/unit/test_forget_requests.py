@@ -210,6 +210,8 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("小美是我女朋友/我前女友叫林可/阿泽的女朋友来了", "把小美的事忘了吧", "0"),
     (WORK, "please forget where I work, that's private", "0"),
     ("My boss Greg shouts/I work at Shell/my mum is ill", "Forget my boss please", "0"),
+    ("My boss is Greg/Been seeing a therapist/Greg shouts", "forget greg", "02"),
+    ("I live in Malmo/I bank with Barclays", "where i live is none of your business, drop it", "0"),
     ("I'm allergic to peanuts/I hate peas", "the peanut thing, please lose it", "0"),
     ("我每天吃优甲乐/我住在杭州/我喜欢喝茶", "吃药那个别留了", "0"),
     ("我血压高/我养猫/我喜欢爬山", "身体方面的事都删了吧，不想留记录", "0"),
