@@ -11,7 +11,12 @@ from itertools import chain
 from typing import Final
 
 from shared_core.core.domain import UNKNOWN_START, Event
-from shared_core.extraction.forget_requests import NOTHING_FOUND, forget_requests, is_forget_request
+from shared_core.extraction.forget_requests import (
+    EVERYTHING,
+    NOTHING_FOUND,
+    forget_requests,
+    is_forget_request,
+)
 from shared_core.extraction.forget_topics import turns_to_forget
 from shared_core.nlp import relation_phrases
 from shared_core.nlp.asked_slots import names_slot, slots_asked
@@ -62,10 +67,15 @@ FORGETTING_NOTHING: Final = (
     "I found nothing about that, so nothing is forgotten.",
     "我没有找到相关的内容，所以什么都没有忘掉。",
 )
+FORGETTING_ALL: Final = (
+    "I can't forget everything at a message, so nothing is forgotten.",
+    "一句话不能让我忘掉全部，所以什么都没有忘掉。",
+)
 OWN_ANSWERS: Final = (
     *NOTED,
     *FORGETTING,
     *FORGETTING_NOTHING,
+    *FORGETTING_ALL,
     "I remember",
     "我记得",
     "这件事我不记得",
@@ -76,13 +86,16 @@ OWN_ANSWERS: Final = (
 def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     """Return the answer to the texts of a request, the user's message last.
 
-    A question gets what its own message states about it, or else the newest of the user's earlier
-    messages that does or shares a word with it, or else the first memory that could answer it:
-    memories are ranked, messages are not. What was answers only a question about the past. A
-    request to forget gets FORGETTING, or FORGETTING_NOTHING where the memory says so, any other
-    message "Noted." What the user asked to forget is not told again. Chinese messages get Chinese
-    answers. Memories are the lines between the tags of our blocks, or else every line of an earlier
-    text that begins with "- ".
+    - A question gets what its own message states about it. Else it gets the newest of the user's
+      earlier messages that states it or shares a word with it. Else it gets the first memory that
+      could answer it: memories are ranked, messages are not.
+    - What ended answers only a question about the past. What the user asked to forget answers none.
+    - A request to forget gets FORGETTING, or FORGETTING_NOTHING or FORGETTING_ALL if the notice of
+      the memory says so.
+    - Any other message gets "Noted."
+
+    Chinese messages get Chinese answers. Memories are the lines between the tags of our blocks, or
+    else every line of an earlier text that begins with "- ".
 
     Args:
         texts: All texts of the request.
@@ -91,8 +104,10 @@ def offline_answer(texts: Sequence[str], said: Sequence[str] = ()) -> str:
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
     if forget_requests(message):
-        is_vain = any(NOTHING_FOUND in line for line in _memory_lines(texts))
-        return (FORGETTING_NOTHING if is_vain else FORGETTING)[is_chinese]
+        notices = "\n".join(_memory_lines(texts))
+        if EVERYTHING in notices:
+            return FORGETTING_ALL[is_chinese]
+        return (FORGETTING_NOTHING if NOTHING_FOUND in notices else FORGETTING)[is_chinese]
     if not _asks(message):
         return NOTED[is_chinese]
     parts = sentences(message)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from shared_core.core.domain import UNKNOWN_START, Event
-from shared_core.extraction.change_judge import ANYTHING, load_change_judge
+from shared_core.extraction.forget_requests import MAX_READ_CHARACTERS
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.extraction.span_tagger import load_tagger
+from shared_core.nlp.dialogue_acts import dialogue_act
 from shared_core.nlp.text import Language, language
 
 MAY_ASK: Final = 0.8
@@ -24,8 +24,6 @@ GOES: Final = 0.7
 """Least probability that a request is about what is held."""
 ABOUT_ALL: Final = 0.4
 """Least mean probability that a request is about OF_NOBODY, of one that is about everything."""
-MOST_CHARACTERS: Final = 400
-"""Of a longer text only the beginning is compared."""
 MOST_HELD: Final = 256
 """Maximum number of texts that a request is compared with."""
 MOST_REQUESTS: Final = 4
@@ -49,31 +47,41 @@ OF_NOBODY: Final[Mapping[Language, Sequence[str]]] = {
 @lru_cache(MOST_KEPT)
 def asks_to_forget(text: str) -> bool:
     """Tell whether a turn asks the memory to forget something; False where "e5" cannot run."""
+    # Deferred: numpy takes a moment to load.
+    from shared_core.extraction.change_judge import ANYTHING
+    from shared_core.extraction.span_tagger import load_tagger
+
     tagger = load_tagger()
     if tagger is None or tagger.tag(text).asks < MAY_ASK:
         return False
-    judge = load_change_judge()
-    return judge is not None and judge.judge([ANYTHING], text)[0].forgets >= ASKS
+    return _forgets([ANYTHING], text)[0] >= ASKS
 
 
 @lru_cache(MOST_REQUESTS)
 def asks_to_forget_everything(request: str) -> bool:
     """Tell whether a request is about no topic of its own: "lose all you have on me"."""
-    judge = load_change_judge()
-    if judge is None:
-        return False
-    sure = [one.forgets for one in judge.judge(OF_NOBODY[language(request)], request)]
+    sure = _forgets(OF_NOBODY[language(request)], request)
     return sum(sure) >= ABOUT_ALL * len(sure)
 
 
 @lru_cache(MOST_REQUESTS)  # a request is told to the model first, then carried out
 def asked_to_forget(request: str, held: tuple[str, ...]) -> frozenset[str]:
-    """Return which of some texts, statements or turns, a request is about."""
+    """Return which of some texts, statements or turns, a request is about; never "thanks!"."""
+    telling = [one for one in held if dialogue_act(one).name != "social"]
+    judged = zip(telling, _forgets(telling, request), strict=True)
+    return frozenset(text for text, sure in judged if sure >= GOES)
+
+
+def _forgets(held: Sequence[str], request: str) -> list[float]:
+    """Return the probability that a request is about each text; 0 where "e5" cannot run."""
+    # Deferred: numpy takes a moment to load.
+    from shared_core.extraction.change_judge import load_change_judge
+
     judge = load_change_judge()
     if judge is None:
-        return frozenset()
-    judged = zip(held, judge.judge([one[:MOST_CHARACTERS] for one in held], request), strict=True)
-    return frozenset(text for text, judgement in judged if judgement.forgets >= GOES)
+        return [0.0 for _ in held]
+    judged = judge.judge([one[:MAX_READ_CHARACTERS] for one in held], request)
+    return [one.forgets for one in judged]
 
 
 def says_no_more(request: str) -> bool:

@@ -39,16 +39,16 @@ NOTHING_FOUND: Final = (
     "The memory holds nothing about what this message asks to forget, so nothing is forgotten."
 )
 EVERYTHING: Final = (
-    "This message asks to forget everything. No message does that: tell the user that whoever runs"
-    " the memory can erase all of it."
+    "This message asks to forget everything. No message can do that, so nothing is forgotten. Tell"
+    " the user to ask the operator of the memory to erase it."
 )
 """What a model that answers a request is told."""
 FORGET: Final = "forget"
 """Tag of what a message asks to forget."""
 LEAST_SURE: Final = 0.7
 """Least probability of the tag."""
-MAX_TAGGED_CHARACTERS: Final = 400
-"""Maximum length of the turns that the networks read."""
+MAX_READ_CHARACTERS: Final = 400
+"""Maximum length of a turn that the networks read. They read as much of a longer held text."""
 BETWEEN: Final = re.compile(r"\s*(?:(?:my|our|the|a) )?")
 """What may stand between words of one topic: "dye my hair"."""
 BESIDE: Final = re.compile(r"[,，;；]|\b(?:and|but|also)\b|另外|还有|顺便")
@@ -258,13 +258,13 @@ class ForgetRequest:
 
 
 def forget_requests(text: str, *, reads: bool = True) -> list[ForgetRequest]:
-    """Return the requests in a user's turn. reads: also such as only the judge reads."""
+    """Return the requests in a user's turn. reads: whether the judge looks for them, too."""
     if not may_ask(text):
         return []
     found = own_sentences(QUOTATION.sub(_unasked, text))
     asked = [list(_asked(sentence, lang, text)) for sentence, lang in found]
     if not any(asked):
-        is_long = sum(len(one) for one, _ in found) > MAX_TAGGED_CHARACTERS
+        is_long = sum(len(one) for one, _ in found) > MAX_READ_CHARACTERS
         if is_long or any(guarded(one, load_rules(lang), "turn") for one, lang in found):
             return []
         return _tagged(found) or (_read(found) if reads else [])

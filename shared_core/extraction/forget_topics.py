@@ -17,13 +17,13 @@ from typing import Final, TypeAlias
 
 from shared_core.core.domain import USER, Event, FactDraft, HeldFact
 from shared_core.extraction.forget_reading import (
-    MOST_CHARACTERS,
     MOST_HELD,
     asked_to_forget,
     asks_to_forget_everything,
 )
 from shared_core.extraction.forget_requests import (
     HOLLOW,
+    MAX_READ_CHARACTERS,
     ForgetRequest,
     first_names,
     forget_requests,
@@ -90,7 +90,8 @@ class ForgetTopic:
 
     slots: of the user, as "residence" for "my address". names: of people. kin: their relations to
     the user, where they are the only ones: then "my brother" without a name is one of them.
-    is_of_kin: the request names a relation, as "my brother". values: what facts of the slots say.
+    is_of_kin: the request names a relation, as "my brother". values: of the facts that go; who
+    repeats one to the user repeats the topic.
     judged: the statements and turns that the judge takes the request to be about. is_all: it is
     about everything, so nothing goes by a message.
     """
@@ -120,7 +121,11 @@ class ForgetTopic:
     def has_text(self, text: str, role: str | None = "user") -> bool:
         """Tell whether a text is about the topic. role: who says it; None for no turn."""
         if text in self.judged:
-            return role in ("user", None)
+            return True
+        if self.judged and role not in ("user", None):
+            held = normalised(text)
+            if any(_spelled(one, held) for one in self.values):
+                return True
         if self.request.is_of_last or self.request.is_read:
             return False
         if self.slots:
@@ -206,7 +211,8 @@ def _plain_topic(request: ForgetRequest, facts: Sequence[AnyFact]) -> ForgetTopi
     """
     words = request.topic
     for part in _parts_of_user(words):
-        if any(_is_of_slots(one, slots_of_topic(part)) for one in facts):
+        slots = slots_of_topic(part)
+        if slots and any(_is_of_slots(one, slots) for one in facts):
             return topic_among(replace(request, topic=part, is_read=False), facts)
     people = {one.value: one for one in facts if is_name_slot(one.slot) and one.value}
     kin = own_kin(as_meant(words))
@@ -223,7 +229,7 @@ def _plain_topic(request: ForgetRequest, facts: Sequence[AnyFact]) -> ForgetTopi
 
 
 def _parts_of_user(text: str) -> Iterator[str]:
-    """Yield parts of a few words that begin as what is of the user: "where i live", 我住哪."""
+    """Yield the runs of a few words that may name a slot of the user: "where i live", 我住哪."""
     if HAN_CHARACTER.search(text):
         starts = [at for at, one in enumerate(text) if one == "我"]
         yield from (text[at : at + size] for at in starts for size in (5, 4, 3))
@@ -235,15 +241,15 @@ def _parts_of_user(text: str) -> Iterator[str]:
 def topic_told(
     request: ForgetRequest, facts: Sequence[AnyFact], texts: Sequence[str], said: str
 ) -> ForgetTopic:
-    """Return what the topic of a request is, as the judge reads all of it where words find nothing.
+    """Return the topic of a request. Where its words find nothing, the judge reads the whole turn.
 
-    facts, texts: what it may be about. said: the turn that asks. Texts that are not among these
-    still go by the words.
+    facts, texts: what it may be about. said: the turn that asks, "" for no judge. Texts that are
+    not among these still go by the words.
     """
     topic = topic_among(request, facts, texts)
     is_found = any(map(topic.has_fact, facts)) or any(map(topic.has_text, texts))
     is_known = is_found or request.is_of_last or request.is_read
-    if is_known or not said or len(said) > MOST_CHARACTERS:
+    if is_known or not said or len(said) > MAX_READ_CHARACTERS:
         return topic
     read = topic_among(replace(request, topic=said, is_read=True), facts, texts)
     return replace(topic, judged=read.judged, is_all=read.is_all)

@@ -16,10 +16,10 @@ from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, sc
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import FORGOTTEN, measured
 from shared_core.errors import InvalidInput
-from shared_core.extraction.forget_reading import MOST_CHARACTERS
 from shared_core.extraction.forget_requests import (
     EVERYTHING,
     FOUND,
+    MAX_READ_CHARACTERS,
     NOTHING_FOUND,
     ForgetRequest,
     forget_requests,
@@ -83,14 +83,13 @@ class CarriedOut:
 class _Asked:
     """Requests and the turn that asks, if any.
 
-    text, author: of that turn. at: its time, None for now. later: the texts of turns stored with
+    text: of that turn. at: its time, None for now. later: the texts of turns stored with
     it that were said after it, which stay. named: what goes beside the topic, as the turn that
     asks, if it says nothing else.
     """
 
     requests: Sequence[ForgetRequest]
     text: str = ""
-    author: str = "user"
     at: datetime | None = None
     later: Collection[str] = ()
     named: NamedBeside = NOTHING_NAMED
@@ -151,7 +150,6 @@ class ForgetRequests:
                 asked = _Asked(
                     requests=requests,
                     text=turn.text,
-                    author=turn.author,
                     at=turn.occurred_at,
                     later={one.text for one in turns[place + 1 :]}
                     - {one.text for one in turns[:place]},
@@ -294,25 +292,26 @@ class ForgetRequests:
             turn for text, turn in near.items()
             if turn is not None and any(text in one.judged for one in topics)
         }  # fmt: skip
+        gone = [
+            one for one in held if _is_of(one, topics) or judged.issuperset(one.turns or {None})
+        ]
+        values = frozenset(one.value for one in gone if one.value)
+        topics = [replace(one, values=one.values | values) for one in topics]
         named = asked.named
         return topics, replace(
             named,
-            turns=named.turns.union(judged, (turn for turn, one in told if _is_of(one, topics))),
-            memories=named.memories | {one.memory_id for one in held if _is_of(one, topics)},
+            turns=named.turns | {turn for turn, one in told if _is_of(one, topics)},
+            memories=named.memories | {one.memory_id for one in gone},
         )
 
     async def _near(self, scope: Scope, asked: _Asked) -> dict[str, TurnKey | None]:
-        """Return the texts of memories that the turn that asks may be about, with the user's turns.
-
-        What others said is left out: "Noted." is about nothing.
-        """
-        if len(asked.text) > MOST_CHARACTERS:
+        """Return the texts that recall finds for the turn that asks, each with its turn, if any."""
+        if len(asked.text) > MAX_READ_CHARACTERS:
             return {}
         hits = await self._recall(scope, asked.text, limit=MAX_NEAR, reranker=False, counted=False)
         found: dict[str, TurnKey | None] = {}
         for memory in (one.memory for one in hits):
-            is_own = memory.author in (None, asked.author)
-            if is_own and memory.text != asked.text and memory.text not in asked.later:
+            if memory.text != asked.text and memory.text not in asked.later:
                 key = None
                 if memory.author and memory.thread_id and memory.source_event_ids:
                     key = (memory.thread_id, memory.source_event_ids[0])

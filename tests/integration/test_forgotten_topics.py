@@ -9,7 +9,7 @@ from turns import said
 
 from shared_core import Conflict, Event, InvalidInput
 from shared_core.core.domain import Extraction
-from shared_core.extraction.forget_requests import NOTHING_FOUND
+from shared_core.extraction.forget_requests import EVERYTHING, NOTHING_FOUND
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.policies import setting_aside
 from shared_core.retention.forget_requests import NewTurns
@@ -144,6 +144,21 @@ async def test_a_request_of_any_length_is_carried_out_and_asks_no_reranker(ann_w
     assert [] == asked
     [gone] = (await talk.say(f"{FORGET}. {'Anyway, it rains. ' * 1_000}")).set_aside
     assert gone.done.memories >= 3 and [] == asked
+
+
+async def test_a_turn_that_the_judge_takes_goes_with_its_facts_and_no_courtesy_does(talk):
+    await talk.say("我最近在吃舍曲林 医生开的")
+    await talk.say("Noted.", role="agent")
+    await talk.say("舍曲林要按医生说的吃。", role="agent")
+    await talk.learn("我住在武汉光谷")
+    assert (
+        await talk.ann.memory.forget_requests.notice(talk.ann.scope, "我说过的全部忘掉")
+        == EVERYTHING
+    )
+    [gone] = (await talk.say("吃药那事你别记着了")).set_aside
+    assert (gone.done.facts, [one.value for one in await talk.ann.facts()]) == (1, ["武汉光谷"])
+    assert "Noted." in [one.text for one in await talk.ann.list_memories(limit=100)]
+    assert "舍曲林" not in await talk.told("我吃什么药？")
 
 
 async def test_undoing_the_run_brings_all_back(talk):

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from adk_memory import OfflineModel
 from langgraph_store import OfflineChatModel
 from shared_core.context.offline_answer import NOTHING, QUOTED, offline_answer
+from shared_core.extraction.forget_requests import EVERYTHING
 
 SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto.\n</MEMORIES>"
 
@@ -74,6 +75,12 @@ def test_a_request_to_forget_gets_a_promise_without_the_topic(message):
     answer = offline_answer([SHOWN, message])
     assert answer in ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
     assert answer.isascii() == message.isascii()
+
+
+@every_case(("wipe all you know about me", "forget everything"), ("我说过的全部忘掉", "忘掉全部"))
+def test_a_request_to_forget_everything_gets_no_promise(message, answer):
+    notice = f"<memories>\n- {EVERYTHING}\n</memories>"
+    assert answer in offline_answer([notice, message])
 
 
 def asked(question: str, *memories: str) -> str:
