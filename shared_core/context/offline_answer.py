@@ -68,8 +68,8 @@ FORGETTING_NOTHING: Final = (
     "我没有找到相关的内容，所以什么都没有忘掉。",
 )
 FORGETTING_ALL: Final = (
-    "I can't forget everything at a message, so nothing is forgotten.",
-    "一句话不能让我忘掉全部，所以什么都没有忘掉。",
+    "I can't forget that much at one message, so nothing is forgotten. Name one matter.",
+    "一句话不能让我忘掉这么多，所以什么都没有忘掉。请说具体一件事。",
 )
 OWN_ANSWERS: Final = (
     *NOTED,

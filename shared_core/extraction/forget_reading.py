@@ -22,7 +22,7 @@ ASKS: Final = 0.9
 """Least probability of asking to forget anything, as the judge gives it, of a request."""
 GOES: Final = 0.7
 """Least probability that a request is about what is held."""
-ABOUT_ALL: Final = 0.4
+ABOUT_ALL: Final = 0.3
 """Least mean probability that a request is about OF_NOBODY, of one that is about everything."""
 MOST_HELD: Final = 256
 """Maximum number of texts that a request is compared with."""
@@ -59,7 +59,7 @@ def asks_to_forget(text: str) -> bool:
 
 @lru_cache(MOST_REQUESTS)
 def asks_to_forget_everything(request: str) -> bool:
-    """Tell whether a request is about no topic of its own: "lose all you have on me"."""
+    """Tell whether a request is about all or most that is held: "lose all you have on me"."""
     sure = _forgets(OF_NOBODY[language(request)], request)
     return sum(sure) >= ABOUT_ALL * len(sure)
 

@@ -39,8 +39,9 @@ NOTHING_FOUND: Final = (
     "The memory holds nothing about what this message asks to forget, so nothing is forgotten."
 )
 EVERYTHING: Final = (
-    "This message asks to forget everything. No message can do that, so nothing is forgotten. Tell"
-    " the user to ask the operator of the memory to erase it."
+    "This message asks to forget everything, or very much. No message can do that, so nothing is"
+    " forgotten. Tell the user to name one matter, or to ask the operator of the memory to erase"
+    " everything."
 )
 """What a model that answers a request is told."""
 FORGET: Final = "forget"

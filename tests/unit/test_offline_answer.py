@@ -77,7 +77,7 @@ def test_a_request_to_forget_gets_a_promise_without_the_topic(message):
     assert answer.isascii() == message.isascii()
 
 
-@every_case(("wipe all you know about me", "forget everything"), ("我说过的全部忘掉", "忘掉全部"))
+@every_case(("wipe all you know about me", "that much"), ("我说过的全部忘掉", "忘掉这么多"))
 def test_a_request_to_forget_everything_gets_no_promise(message, answer):
     notice = f"<memories>\n- {EVERYTHING}\n</memories>"
     assert answer in offline_answer([notice, message])
