@@ -22,9 +22,9 @@ from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.nicknames import NICKNAME
-from shared_core.nlp.relation_phrases import asked_kin, slots_of_word
+from shared_core.nlp.relation_phrases import asked_kin, own_kin, slots_of_word
 from shared_core.nlp.rules import load_kin_words, load_rules
-from shared_core.nlp.slots import known_slot_names, slot_for_alias
+from shared_core.nlp.slots import known_slot_names, slot_for_alias, umbrellas
 from shared_core.nlp.text import Language, is_question, normalised, search_terms
 from shared_core.nlp.typed_text import load_english_typing
 
@@ -418,23 +418,22 @@ def _english_topic(sentence: str, *, is_whole: bool) -> str:
     if match is None:
         return ""
     if person := match["person"] or match["name"]:
-        return person if _is_person(person, sentence) else ""
+        is_bidden = (is_whole and match["name"]) or _BIDDEN_EN.search(sentence)
+        return person if is_bidden and _is_person(person) else ""
     if own := match["own"]:
         is_slot = all(map(slots_of_topic, _parts(own, "en")))
-        is_bidden = re.match(_FORGET_EN, match["verb"]) and _BIDDEN_EN.search(sentence)
+        is_alone = is_whole and not _BESIDE_EN.search(own)
+        is_bidden = is_alone or _BIDDEN_EN.search(sentence)
+        is_bidden = is_bidden and re.match(_FORGET_EN, match["verb"], re.IGNORECASE)
         return own if (is_slot and is_whole) or (is_bidden and (is_slot or _OWN.match(own))) else ""
     topic = match["topic"] or match["known"] or ""
     *_, last = re.split(", | - ", topic)
     return topic if last == topic or re.search(r"\b(?:and|or)\b|&", last) else ""
 
 
-def _is_person(topic: str, sentence: str) -> bool:
-    """Tell whether "forget about X" asks to forget it rather than to leave a subject.
-
-    It does of somebody, or of what the user told of themselves.
-    """
-    is_bidden = _BIDDEN_EN.search(sentence)
-    return bool(is_bidden) and all(
+def _is_person(topic: str) -> bool:
+    """Tell whether a topic is somebody, or what the user told of themselves."""
+    return all(
         _own_person().fullmatch(one) or one.casefold() in first_names() or slots_of_topic(one)
         for one in _parts(topic, "en")
     )
@@ -452,7 +451,8 @@ def slots_of_topic(topic: str) -> frozenset[str]:
     bare = _OF_TEXTS_ZH.sub("", _OWN.sub("", topic)).removesuffix("的")
     slot = slot_for_alias(bare.casefold().replace(" ", "_"))
     named = frozenset([slot]) & known_slot_names()
-    return asked | named | slots_of_word(bare)
+    under, _ = umbrellas().get(bare.casefold(), (frozenset(), None))
+    return asked | named | slots_of_word(bare) | under
 
 
 def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
@@ -473,6 +473,8 @@ def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
     if named:
         return named["topic"] if not _PASSAGE.match(named["topic"]) else ""
     is_asked = is_willed if is_whole else bool(_BIDDEN_ZH.search(sentence))
+    if is_whole and verb == "忘掉" and own_kin(what):
+        return what
     return what if "忘" in verb and is_asked and what.startswith("我的") else ""
 
 

@@ -36,7 +36,7 @@ from shared_core.nlp.question_subject import is_about_another
 from shared_core.nlp.relation_phrases import kin_of_word, kin_relation, own_kin, words_of_kin
 from shared_core.nlp.rules import load_kin_words, read_language
 from shared_core.nlp.rules.revision import load_revision_tables
-from shared_core.nlp.slots import is_name_slot
+from shared_core.nlp.slots import is_name_slot, umbrellas
 from shared_core.nlp.text import HAN_CHARACTER, normalised, search_terms, sentences, stem
 from shared_core.nlp.typed_text import as_meant, load_english_typing
 
@@ -190,6 +190,7 @@ def topic_among(
     people = [one for one in every if is_name_slot(one.slot) and one.value]
     bare = request.bare_topic
     kin = kin_of_word(as_meant(bare)) | kin_of_word(request.topic.removeprefix("我"))
+    kin |= umbrellas().get(bare.casefold(), (None, frozenset()))[1]
     is_of_kin = bool(kin)
     kin |= {EX} if _EX.fullmatch(bare) else set()
     own = [one for one in people if _kin_of(one.slot) in kin or _is_called(one.value, bare)]

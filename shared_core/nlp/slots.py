@@ -163,6 +163,16 @@ def slot_for_alias(name: str) -> str:
     return _names_in("aliases").get(name, name)
 
 
+@lru_cache
+def umbrellas() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
+    """Return the slots and the kinds of relatives and pets that a word stands for: "health"."""
+    return {
+        word: (frozenset(one.get("slots", ())), frozenset(one.get("kin", ())))
+        for one in read_rule_file("slots.toml")["umbrellas"]
+        for word in one["words"]
+    }
+
+
 def _favourite(name: str) -> str | None:
     for word in FAVOURITES:
         rest = name.removeprefix(word)

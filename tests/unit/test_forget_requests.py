@@ -215,6 +215,11 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("I'm allergic to peanuts/I hate peas", "the peanut thing, please lose it", "0"),
     ("我每天吃优甲乐/我住在杭州/我喜欢喝茶", "吃药那个别留了", "0"),
     ("我血压高/我养猫/我喜欢爬山", "身体方面的事都删了吧，不想留记录", "0"),
+    ("I take sertraline/I'm allergic to nuts/I like tea", "Forget my health info", "01"),
+    ("my mum is ill/Tom is my brother/my boss is Al", "forget what I said about my family", "01"),
+    ("my wife is Sara/I earn 42k/Sara is a nurse", "forget sara", "02"),
+    ("我妹妹叫李婷/我养了条狗叫豆豆/我老板姓陈", "忘掉我妹妹", "0"),
+    ("我妹妹叫李婷/我养了条狗叫豆豆/我老板姓陈", "把我宠物的事忘了吧", "1"),
 )  # fmt: skip
 def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request_, gone):
     turns = [said(str(place), text) for place, text in enumerate([*texts.split("/"), request_])]
@@ -222,7 +227,7 @@ def test_a_request_takes_the_turns_that_it_is_about_and_no_others(texts, request
 
 
 @every_case(
-    "the peanut thing, please lose it", "Forget my boss please", "吃药那个别留了", "我住哪你别记了",
+    "the peanut thing, please lose it", "吃药那个别留了", "我住哪你别记了",
 )  # fmt: skip
 def test_a_request_without_a_topic_of_its_own_is_read_as_a_whole(text):
     [request] = forget_requests(text)
