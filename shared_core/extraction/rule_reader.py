@@ -31,6 +31,7 @@ from shared_core.nlp.coreference import (
     subject_of,
 )
 from shared_core.nlp.dates import begins_at, lapses_at, to_begin_at
+from shared_core.nlp.dialogue_acts import dialogue_act
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
@@ -82,6 +83,8 @@ WENT: Final = re.compile(
 """What tells of a trip or an appointment that is over."""
 MAX_TAGGED_SENTENCES: Final = 60
 """Maximum number of sentences of a turn that the trained reader reads."""
+ONLY_ASKS: Final = 0.9
+"""Least chance of a question, as 我周三晚上干嘛, of a sentence that the trained reader leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +205,8 @@ def propose(
 
     of_others: somebody else was mentioned just before the turn, whom "moved to leeds" may mean.
     """
-    for passage in passages(reading.sentences[:MAX_TAGGED_SENTENCES]):
+    read = reading.sentences[:MAX_TAGGED_SENTENCES]
+    for passage in passages([one for one in read if dialogue_act(one[0]).asks < ONLY_ASKS]):
         lang = passage.language
         for draft, proposal in proposed_facts(
             passage, event.event_id, without, known=reading.facts

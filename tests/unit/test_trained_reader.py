@@ -48,6 +48,7 @@ OVER = [
 ]  # fmt: skip
 
 SILENT = [
+    "我周三晚上干嘛", "我周末都干些啥呀",
     "我还在学钢琴吗？", "我还喜欢喝咖啡吗？", "我还在用小米手机吗",
     "he moved to Porto last month", "thinking of moving to Porto", "i used to live in Porto",
     "i was in Porto for a conference", "my client is allergic to latex",
