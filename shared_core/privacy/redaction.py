@@ -32,6 +32,9 @@ from shared_core.privacy.spoken_secrets import (
 from shared_core.privacy.told_secrets import told_secrets
 
 Mode = Literal["off", "mask", "drop"]
+LEAD_CHARACTERS: Final = 32
+"""Maximum number of characters from the words that name a number to it."""
+_NEVER: Final = re.compile("(?!)")
 
 
 def _always(_: object) -> bool:
@@ -43,13 +46,15 @@ class _Kind:
     """A form of secret. Its pattern's named group is masked, or else the whole match.
 
     hints: lower-case strings; a text without any of them cannot hold this kind. is_valid: whether
-    the matched text is one. is_secret: whether it is one in its context. find: matches() for a slow
+    the matched text is one. lead: words shortly before it that make it one all the same, mistyped
+    or not. is_secret: whether it is one in its context. find: matches() for a slow
     pattern.
     """
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
     is_valid: Callable[[str], bool] = _always
+    lead: re.Pattern[str] = _NEVER
     is_secret: Callable[[SecretSpan], bool] = _always
     default: Mode = "mask"
     strict: Mode = "drop"
@@ -167,6 +172,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         _DIGITS,
         _form(r"(?<![\w.-])(?:2[2-7]|[3-6]\d)\d\d(?:[ -]?\d){9,15}(?![\w-]|\.\d)"),
         is_valid=luhn,
+        lead=re.compile(
+            r"\b(?:visa|mastercard|amex|maestro|(?:credit|debit|bank|my|new|old) card)\b"
+            "|银行卡|信用卡|借记卡|卡号|銀行卡|卡號", re.IGNORECASE,
+        ),
     ),
     "iban": _Kind(
         _DIGITS,
@@ -174,7 +183,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "chinese_id": _Kind(
         _DIGITS,
-        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), is_valid=chinese_id
+        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), is_valid=chinese_id,
+        lead=re.compile("身份[证證]|[证證]件号"),
     ),
     "us_ssn": _Kind(
         _DIGITS,
@@ -306,7 +316,10 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
     for match in kind.find(kind.pattern, plain):
         start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
-        if secret.startswith("[REDACTED") or not kind.is_valid(secret):
+        if secret.startswith("[REDACTED"):
+            continue
+        lead = plain[max(0, start - LEAD_CHARACTERS) : start]
+        if not (kind.is_valid(secret) or kind.lead.search(lead)):
             continue
         if not kind.is_secret(span_at(match, plain)):
             continue
