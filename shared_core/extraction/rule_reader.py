@@ -84,7 +84,7 @@ WENT: Final = re.compile(
 MAX_TAGGED_SENTENCES: Final = 60
 """Maximum number of sentences of a turn that the trained reader reads."""
 ONLY_ASKS: Final = 0.9
-"""Least chance of a question, as 我周三晚上干嘛, of a sentence that the trained reader leaves out."""
+"""Least chance of a question, as 我周三晚上干嘛, of a sentence that the reader leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
