@@ -8,6 +8,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, TypeVar
 
 from shared_core.core.json_text import JsonText
@@ -43,7 +44,7 @@ def run(policy: ops.Policy[T], world: Tables, now: datetime | None = None) -> T:
 
     now: the moment of the verbs that it yields, if it yields any.
     """
-    held = defaultdict(list, _copied(world))
+    held = defaultdict(list, {name: [{**one} for one in rows] for name, rows in world.items()})
     own = _verbs(held, now)
     answers: Any = None
     try:
@@ -73,13 +74,17 @@ def _copied(value: Any) -> Any:
 
 
 def _whole(table: str, row: Mapping[str, Any]) -> Record:
-    columns = described()[table].columns
-    assert row.keys() <= columns.keys(), f"{table} has no {row.keys() - columns.keys()}"
+    defaults = _defaults(table)
+    assert row.keys() <= defaults.keys(), f"{table} has no {row.keys() - defaults.keys()}"
     given = {name: json.loads(value) if isinstance(value, JsonText) else value
              for name, value in row.items()}  # fmt: skip
-    defaults = {name: None if one.default in (None, NOW) else json.loads(one.default)
-                for name, one in columns.items()}  # fmt: skip
     return {**defaults, **given}
+
+
+@cache
+def _defaults(table: str) -> Record:
+    return {name: None if one.default in (None, NOW) else json.loads(one.default)
+            for name, one in described()[table].columns.items()}  # fmt: skip
 
 
 def _done(world: Tables, operation: ops.Operation) -> list[ops.Row]:

@@ -57,8 +57,8 @@ class RuleExtractor:
     needs_revision = True
 
     def __init__(self, *, without: Collection[str] = (), reader: bool = True) -> None:
-        known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
-        if unknown := sorted(set(without) - known - reader_patterns()):
+        known = (one.id for name in ("en", "zh") for one in load_rules(name).patterns)
+        if without and (unknown := sorted(set(without).difference(known, reader_patterns()))):
             raise InvalidInput(
                 f"no such pattern: {', '.join(unknown)}; see shared_core/nlp/rules/*.toml"
             )
