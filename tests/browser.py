@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 PATIENCE_MS = 60_000
 """Milliseconds until a page that does not show what is awaited has failed."""
@@ -48,18 +48,16 @@ def visitor(
     height: int = 800,
     dark: bool = False,
     **options: Any,
-) -> BrowserContext:
-    """Return a window without cookies; context.new_page() opens a page in it."""
+) -> Page:
+    """Return a page in a window without cookies. Its context closes the window."""
     context = browser.new_context(
         locale=locale, viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light", reduced_motion="reduce", **options,
     )  # fmt: skip
     context.set_default_timeout(PATIENCE_MS)
-    return context
-
-
-@contextmanager
-def browsing(**options: Any) -> Iterator[BrowserContext]:
-    """Yield a window of a browser of its own, with the options of visitor()."""
-    with running_browser() as browser:
-        yield visitor(browser, **options)
+    page = context.new_page()
+    # A full screen has no tab that turns while a page loads: half of what the browser costs.
+    window = context.new_cdp_session(page)
+    found = {"windowId": window.send("Browser.getWindowForTarget")["windowId"]}
+    window.send("Browser.setWindowBounds", {**found, "bounds": {"windowState": "fullscreen"}})
+    return page

@@ -292,8 +292,8 @@ SEARCHES = (
 
 @in_browser
 def test_a_reader_finds_the_page_first_that_is_meant_and_asks_no_other_host(address, browser):
-    with visitor(browser) as context:
-        page = context.new_page()
+    page = visitor(browser)
+    with page.context:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         box, best = page.locator(".md-search__input"), page.locator(".md-search-result__item").first
@@ -316,9 +316,10 @@ def test_a_reader_finds_the_page_first_that_is_meant_and_asks_no_other_host(addr
 @pytest.fixture
 def page(browser):
     """A page of a window that does not search: to read the index takes a second of each load."""
-    with visitor(browser) as context:
-        context.route("**/search_index.json", lambda route: route.abort())
-        yield context.new_page()
+    page = visitor(browser)
+    with page.context:
+        page.route("**/search_index.json", lambda route: route.abort())
+        yield page
 
 
 @in_browser

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from adk_processes import ADK, environment, new_session, remembered, say, server
-from browser import browsing, in_browser
+from browser import in_browser, running_browser, visitor
 from commands import run
 from google.adk.apps import App
 from google.adk.cli.utils.agent_loader import AgentLoader
@@ -218,8 +218,8 @@ def test_the_page_of_adk_web_remembers_in_a_real_browser(served):
         (english[0][1], english[1], english[2], "I remember", english[3]),
         (chinese[0][0], chinese[1], "我的鹦鹉叫什么名字？", "我记得", "里奥"),
     )
-    with browsing() as browser:
-        page = browser.new_page()
+    with running_browser() as browser:
+        page = visitor(browser)
         url = f"{served.base_url}/dev-ui/?app=assistant"
         for fact, noted, question, begins, answer in talks:
             open_page(page, url)
