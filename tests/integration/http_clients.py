@@ -25,7 +25,7 @@ def app_of(memory: MemoryEngine, options: ServerOptions) -> FastAPI:
 async def client_of(
     memory: MemoryEngine, options: ServerOptions | None = None, *, token: str | None = None,
     host: str = "localhost",
-    make_app: Callable[[MemoryEngine, ServerOptions], FastAPI] = app_of,
+    make_app: Callable[[MemoryEngine, ServerOptions], FastAPI] = create_app,
 ) -> AsyncIterator[httpx.AsyncClient]:  # fmt: skip
     """Yield a client of the HTTP application of a memory, without sockets."""
     app = make_app(memory, options or ServerOptions(auth=token is not None))
@@ -39,7 +39,7 @@ async def client_of(
 @asynccontextmanager
 async def listening(memory: MemoryEngine, given: ServerOptions | None = None) -> AsyncIterator[str]:
     """Yield the address of the HTTP application of a memory, served by uvicorn on a socket."""
-    app = app_of(memory, given or ServerOptions(auth=False))
+    app = create_app(memory, given or ServerOptions(auth=False))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     with socket.create_server(("127.0.0.1", 0)) as address:
         serving = asyncio.create_task(server.serve([address]))

@@ -28,7 +28,7 @@ from shared_core.models.embedders import E5Embedder, UseEmbedder
 from shared_core.profiles.conversation_text import read_conversation
 from shared_core.profiles.transcript import conversation_of
 from shared_core.transfer import lines
-from tests.integration.http_clients import client_of, problem_of
+from tests.integration.http_clients import app_of, client_of, problem_of
 
 ASK = {"user_id": "ana", "query": "tea"}
 TURN = {
@@ -41,7 +41,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 @pytest.fixture
 async def free(shared_memory):
     """A client of an application of its own that needs no token."""
-    async with client_of(shared_memory, make_app=create_app) as found:
+    async with client_of(shared_memory) as found:
         yield found
 
 
@@ -55,7 +55,7 @@ def ana(scope):
 async def client(shared_memory, scope):
     """A client with a token for an application that no other test knows."""
     new = await shared_memory.tokens.create(scope.app)
-    async with client_of(shared_memory, token=new.text) as found:
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as found:
         yield found
 
 
@@ -131,7 +131,7 @@ async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, a
     shown = await client.get(f"/jobs/{job['job_id']}", params={"app": ana.app})
     assert job["job_id"] == shown.json()["job_id"]
     assert {"changed": 0} == (await client.post(f"/jobs/{job['job_id']}/retry")).json()
-    async with client_of(shared_memory, ServerOptions(auth=False)) as of_default:
+    async with client_of(shared_memory, ServerOptions(auth=False), make_app=app_of) as of_default:
         problem_of(await of_default.get(f"/jobs/{job['job_id']}"), 404, "not-found")
 
 
@@ -175,7 +175,7 @@ async def test_an_export_is_what_an_import_reads(shared_memory, ana, dsn, tmp_pa
     await shared_memory.remember(ana, [f"Ana has note {n}. 灿灿" for n in range(70)])
     await shared_memory.remember(Scope(ana.app, "bob"), "Bob sails.")
     new = await shared_memory.tokens.create(ana.app, users=["ana"])
-    async with client_of(shared_memory, token=new.text) as client:
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as client:
         answer = await client.get("/export", params={"user_id": "ana"})
         problem_of(await client.get("/export"), 403, "forbidden")
     assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
@@ -186,7 +186,7 @@ async def test_an_export_is_what_an_import_reads(shared_memory, ana, dsn, tmp_pa
         await other.import_lines(file)
         assert 70 == await other.count_memories(ana)
     everybody = await shared_memory.tokens.create(ana.app)
-    async with client_of(shared_memory, token=everybody.text) as client:
+    async with client_of(shared_memory, token=everybody.text, make_app=app_of) as client:
         assert "Bob sails." in (await client.get("/export")).text
 
 
@@ -340,7 +340,7 @@ JSON = {"Content-Type": "application/json"}
 )  # fmt: skip
 async def test_bodies_that_cannot_be_read_are_named(content, headers, status, kind, shared_memory):
     options = ServerOptions(auth=False, max_body=1000 if status == 413 else 200_000)
-    async with client_of(shared_memory, options) as client:
+    async with client_of(shared_memory, options, make_app=app_of) as client:
         answer = await client.post("/recall", content=content, headers=headers)
         found = answer.json()
     assert (status, kind) == (answer.status_code, found["type"].rsplit(":")[-1][: len(kind)])
@@ -367,17 +367,17 @@ async def test_jobs_of_others_are_none(shared_memory, scope):
     new = await memory.tokens.create(app, users=["ana"])
     other = await memory.tokens.create(f"{app} two")
     for text in (new.text, other.text):
-        async with client_of(memory, token=text) as client:
+        async with client_of(memory, token=text, make_app=app_of) as client:
             problem_of(await client.get(f"/jobs/{job.job_id}"), 404, "not-found")
             problem_of(await client.post(f"/jobs/{job.job_id}/cancel"), 404, "not-found")
     everybody = await memory.tokens.create(app)
-    async with client_of(memory, token=everybody.text) as client:
+    async with client_of(memory, token=everybody.text, make_app=app_of) as client:
         assert {"changed": 1} == (await client.post(f"/jobs/{job.job_id}/cancel")).json()
 
 
 @every_case(None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token")
 async def test_without_a_valid_token_nothing_opens(header, shared_memory):
-    async with client_of(shared_memory, ServerOptions(auth=True)) as client:
+    async with client_of(shared_memory, ServerOptions(auth=True), make_app=app_of) as client:
         headers = {} if header is None else {"Authorization": header.encode("latin-1")}
         for method, path in (("GET", "/memories?user_id=a"), ("POST", "/recall"), ("GET", "/x")):
             answer = await client.request(method, path, headers=headers)
@@ -435,10 +435,10 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(memory, aut
     ("localhost", {"Origin": "http://evil.example"}), ("localhost", {"Origin": "null"}),
 )  # fmt: skip
 async def test_without_tokens_no_web_page_and_no_proxy_is_served(host, headers, shared_memory):
-    async with client_of(shared_memory, host=host) as client:
+    async with client_of(shared_memory, host=host, make_app=app_of) as client:
         problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
     for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):
-        async with client_of(shared_memory, host=name) as client:
+        async with client_of(shared_memory, host=name, make_app=app_of) as client:
             assert 200 == (await client.get("/memories?user_id=a")).status_code
 
 
@@ -575,7 +575,7 @@ async def test_an_export_that_ends_just_now_may_be_told_to_give_way():
 async def test_a_log_line_has_the_route_and_no_words(shared_memory, caplog):
     caplog.set_level(logging.INFO, "hippocampus.http")
     new = await shared_memory.tokens.create("app")
-    async with client_of(shared_memory, token=new.text) as client:
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as client:
         headers = {"X-Request-ID": "r1"}
         await client.get("/graph/ana@example.com", params={"entity": "Lisbon"}, headers=headers)
     [record] = [one for one in caplog.records if one.getMessage() == "request"]
@@ -609,7 +609,7 @@ async def test_every_route_is_told_with_an_example(free):
 async def test_a_token_for_one_user_says_whose_memory_it_is(shared_memory, scope):
     own = (await shared_memory.tokens.create(scope.app, users=["ana"])).text
     several = (await shared_memory.tokens.create(scope.app, users=["ana", "bob"])).text
-    async with client_of(shared_memory, ServerOptions(auth=True)) as client:
+    async with client_of(shared_memory, ServerOptions(auth=True), make_app=app_of) as client:
         client.headers["Authorization"] = f"Bearer {own}"
         for path, body in (("/remember", {"memories": ["Ana skis."]}),
                            ("/process", {"input": "Hello, I am Ana."}),
