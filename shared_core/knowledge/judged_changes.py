@@ -21,9 +21,9 @@ from shared_core.nlp.rules import load_rules
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.text import Language, is_question
 
-ENDS: Final = 0.97
+ENDS: Final = 0.96
 """Least probability of an end at which a fact ends."""
-DOUBTS: Final = 0.8
+DOUBTS: Final = 0.9
 """Least probability of an end or a doubt at which a fact is doubted."""
 MAY_BE_OVER: Final = 0.3
 """Least probability of being over, of any words of a turn, at which the turn is compared."""
