@@ -27,7 +27,7 @@ from benchmarks.chats import DATA
 from benchmarks.shown import Asked, of_chats, of_typed
 from benchmarks.train_ranking import least
 from shared_core.context import ShownMemory, shown_memory
-from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, left_out, words_of
+from shared_core.context.composition import OUTDATED, hardly_answers, left_out, words_of
 from shared_core.context.worth import features, has_rival
 from shared_core.nlp.changes import asks_how_it_was
 
@@ -127,8 +127,8 @@ def cross_validated(blocks: list[Block]) -> dict[str, float]:
         for one in blocks:
             if told[one.told] == fold:
                 marked = (chances(outdated, one.rows) > OUTDATED) * one.may_be_marked
-                kept = chances(answers, one.rows) >= LEAST_CHANCE
-                kept[:ALWAYS] = True
+                kept = np.ones(len(one.rows), bool)
+                kept[[*hardly_answers(chances(answers, one.rows).tolist())]] = False
                 tally["outdated"] += one.outdated.sum()
                 tally["marked_outdated"] += float(one.outdated @ marked)
                 tally["answers"] += one.answers.sum()

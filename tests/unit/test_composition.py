@@ -9,6 +9,7 @@ from shared_core.context.composition import (
     ShownMemory,
     asks_nothing,
     composed,
+    hardly_answers,
     left_out,
     memory_label,
 )
@@ -138,6 +139,14 @@ def test_a_block_marks_what_a_later_line_doubts_and_says_what_it_leaves_out_and_
     assert asks_nothing(thanks[:104]) and not asks_nothing(thanks)
     lines = [said(asked[:90], "1"), said(asked, "2"), LIVES]
     assert lines[1:] == composed("where do i live", lines).shown
+
+
+@every_case(
+    ([0.9, 0.04, 0.05], {1}), ([0.01, 0.001], set()), ([0.001, 0.9], set()),
+    ([0.05, 0.02, 0.02, 0.02], {3}), ([], set()),
+)  # fmt: skip
+def test_the_less_a_line_is_worth_beside_the_best_one_the_sooner_it_goes(chances, hidden):
+    assert hidden == hardly_answers(chances)
 
 
 @every_case(
