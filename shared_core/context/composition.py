@@ -14,6 +14,7 @@ from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.nlp.changes import asks_how_it_was, tells_change
 from shared_core.nlp.dates_en import MONTHS
 from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts, knows_words
+from shared_core.nlp.question_subject import YOU
 from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
@@ -303,20 +304,21 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     """Return the places of memories that are not worth showing, each with the reason.
 
     That is what has ended, unless the question asks about the past; what the user only asked; what
-    an agent said without answering the question; a turn that tells no more than the facts drawn
-    from it; a fact or a turn in the words of a better one; a statement beside its turns; and a
-    summary beside a line from its session.
+    an agent said, unless it answers the question or the question is about what the agent said; a
+    turn that tells no more than the facts drawn from it; a fact or a turn in the words of a better
+    one; a statement beside its turns; and a summary beside a line from its session.
     """
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
+    of_agent = is_past and YOU.search(question) is not None
     reasons: dict[int, str] = {}
     read = [_FoundLine.of(place, one) for place, one in enumerate(found)]
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
-        elif one.memory.kind == "episodic" and not _tells(one, asked):
+        elif one.memory.kind == "episodic" and not _tells(one, asked, of_agent=of_agent):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
     told: frozenset[str] = frozenset().union(
@@ -378,12 +380,16 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
-    """Return whether a turn tells something. An order may: "book a table for my daughter"."""
+def _tells(turn: _FoundLine, asked: frozenset[str], *, of_agent: bool) -> bool:
+    """Return whether a turn tells something. An order may: "book a table for my daughter".
+
+    of_agent: whether the question is about what an agent said; its answer then may lack the words
+    of the question, because they stand in the turn before.
+    """
     words = turn.words
     if is_aside(turn.memory.text):
         return False
-    answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
+    answers = len(words) >= LEAST_ANSWER and (of_agent or len(words & asked) >= ON_TOPIC)
     return answers or not turn.memory.by_agent
 
 
