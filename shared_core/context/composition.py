@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from shared_core.context.worth import worths
+from shared_core.context.worth import hardly_answer, outdated_lines, worths
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.nlp.changes import asks_how_it_was, tells_change
@@ -29,14 +29,6 @@ LEAST_ANSWER: Final = 6
 """Least number of words of an agent's turn that may answer a question."""
 ON_TOPIC: Final = 2
 """Number of the question's words that such a turn must hold."""
-LEAST_SHARE: Final = 0.05
-"""Least chance to answer of a line, as a share of the best line's chance."""
-LEAST_CHANCE: Final = 0.03
-"""Least chance to answer of a line beyond the first ones."""
-FIRST_LINES: Final = 3
-"""Number of lines that need no LEAST_CHANCE."""
-OUTDATED: Final = 0.5
-"""A turn is marked if its chance to tell what held before is higher."""
 SOCIAL: Final = 0.9
 """A clause that begins with a nod is small talk if its chance is higher."""
 LIKELY_SOCIAL: Final = 0.7
@@ -263,19 +255,18 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
         if one.slot.rpartition(".")[2] in NEVER_MARKED
         for turn in one.source_event_ids
     }
-    may_end = [
-        one.kind in ("episodic", "statement") and bodily.isdisjoint(one.source_event_ids)
-        for one in lines
-    ]
     outdated = {
-        place for place, worth in enumerate(judged) if may_end[place] and worth.outdated > OUTDATED
+        place
+        for place in outdated_lines(lines, judged)
+        if lines[place].kind in ("episodic", "statement")
+        and bodily.isdisjoint(lines[place].source_event_ids)
     }
     ended = {turn for place in outdated for turn in lines[place].source_event_ids}
     kept: list[ShownMemory] = []
     marked: list[ShownMemory] = []
-    hardly = hardly_answers([worth.answers for worth in judged])
+    weak = hardly_answer([worth.answers for worth in judged]) - outdated
     for place, one in enumerate(lines):
-        if place in hardly - outdated and "similarity" in one.parts:
+        if place in weak and "similarity" in one.parts:
             dropped.append((one, WEAK))
             continue
         turns = one.source_event_ids if one.kind == "statement" else ()
@@ -284,20 +275,6 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
         else:
             kept.append(one)
     return Composition(kept + marked, dropped)
-
-
-def hardly_answers(chances: Sequence[float]) -> set[int]:
-    """Return the places of lines that are not worth their tokens, by their chances to answer.
-
-    Where one line surely answers, others need more to be shown than where no line does. The first
-    line is always shown.
-    """
-    least = LEAST_SHARE * max(chances, default=0.0)
-    return {
-        place
-        for place, chance in enumerate(chances)
-        if place > 0 and (chance < least or (place >= FIRST_LINES and chance < LEAST_CHANCE))
-    }
 
 
 def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:

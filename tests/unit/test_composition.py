@@ -9,10 +9,10 @@ from shared_core.context.composition import (
     ShownMemory,
     asks_nothing,
     composed,
-    hardly_answers,
     left_out,
     memory_label,
 )
+from shared_core.context.worth import Worth, hardly_answer, outdated_lines
 from shared_core.nlp.uncertainty import uncertain
 
 
@@ -150,7 +150,7 @@ def test_a_block_marks_what_a_later_line_doubts_and_says_what_it_leaves_out_and_
     ([0.05, 0.02, 0.02, 0.02], {3}), ([], set()),
 )  # fmt: skip
 def test_the_less_a_line_is_worth_beside_the_best_one_the_sooner_it_goes(chances, hidden):
-    assert hidden == hardly_answers(chances)
+    assert hidden == hardly_answer(chances)
 
 
 @every_case(
@@ -178,6 +178,13 @@ NEW_BANK = ShownMemory(
     "2 May", "changed banks, my salary goes to Monzo now", "episodic", ("2",),
     DAY + timedelta(days=62), {"similarity": 0.9, "coverage": 1},
 )  # fmt: skip
+
+
+@every_case((0.9, 0.3, 0, {1}), (0.5, 0.3, 0, set()), (0.9, 0.3, 1, set()), (0.1, 0.6, 1, {1}))
+def test_less_doubt_is_enough_beside_a_later_line_that_answers(answers, doubt, agent, outdated):
+    lines = [NEW_BANK._replace(parts={"agent": agent}), OLD_BANK]
+    assert outdated == outdated_lines(lines, [Worth(answers, 0.1), Worth(0.1, doubt)])
+    assert doubt > 0.5 or not outdated_lines(lines[::-1], [Worth(0.1, 0.1), Worth(0.9, doubt)])
 
 
 @every_case(
