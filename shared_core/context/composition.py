@@ -242,13 +242,14 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
     change, and statements drawn from such turns alone. It never marks facts, which have
     Memory.doubted_at, nor the turns that a fact of NEVER_MARKED was drawn from.
     """
-    reasons = left_out(question, found)
+    read = _FoundLine.all_of(found)
+    reasons = _reasons(question, read)
     dropped = [(found[place], reason) for place, reason in reasons.items()]
-    lines = [_told(one) for place, one in enumerate(found) if place not in reasons]
+    rest = [one for one in read if one.place not in reasons]
+    lines = [_told(one.memory) for one in rest]
     if not _asks(question) or asks_how_it_was(question):
         return Composition(lines, dropped)
-    words = [words_of(one.text) for one in lines]
-    judged = worths(question, words_of(question), lines, words)
+    judged = worths(question, words_of(question), lines, [one.words for one in rest])
     bodily = {
         turn
         for one in found
@@ -285,13 +286,16 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     turn that tells no more than the facts drawn from it; a fact or a turn in the words of a better
     one; a statement beside its turns; and a summary beside a line from its session.
     """
+    return _reasons(question, _FoundLine.all_of(found))
+
+
+def _reasons(question: str, read: Sequence[_FoundLine]) -> dict[int, str]:
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
     of_agent = is_past and YOU.search(question) is not None
     reasons: dict[int, str] = {}
-    read = [_FoundLine.of(place, one) for place, one in enumerate(found)]
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
@@ -330,8 +334,11 @@ class _FoundLine(NamedTuple):
     turns: frozenset[str]
 
     @classmethod
-    def of(cls, place: int, memory: ShownMemory) -> _FoundLine:
-        return cls(place, memory, words_of(memory.text), frozenset(memory.source_event_ids))
+    def all_of(cls, found: Sequence[ShownMemory]) -> list[_FoundLine]:
+        return [
+            cls(place, one, words_of(one.text), frozenset(one.source_event_ids))
+            for place, one in enumerate(found)
+        ]
 
 
 def _gives_way(turn: _FoundLine, found: Sequence[_FoundLine], asked: frozenset[str]) -> bool:
@@ -380,12 +387,15 @@ is_aside: Final = DigestCache("asides", _only_asks, CACHED_TEXTS)
 """Return whether a text only asks, greets or agrees."""
 
 
-def is_order(text: str) -> bool:
-    """Return whether a text only asks for something to be done or made."""
+def _only_orders(text: str) -> bool:
     if len(text) > LONGEST_ASIDE:
         return False
     acts = [dialogue_act(one) for one in _spoken_parts(text) if _says(one)]
     return bool(acts) and all(act.request > ORDERS for act in acts)
+
+
+is_order: Final = DigestCache("orders", _only_orders, CACHED_TEXTS)
+"""Return whether a text only asks for something to be done or made."""
 
 
 def _says(part: str) -> bool:
