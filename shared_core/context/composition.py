@@ -390,8 +390,12 @@ is_aside: Final = DigestCache("asides", _only_asks, CACHED_TEXTS)
 def _only_orders(text: str) -> bool:
     if len(text) > LONGEST_ASIDE:
         return False
-    acts = [dialogue_act(one) for one in _spoken_parts(text) if _says(one)]
-    return bool(acts) and all(act.request > ORDERS for act in acts)
+    is_one = False
+    for part in filter(_says, _spoken_parts(text)):
+        is_one = dialogue_act(part).request > ORDERS
+        if not is_one:  # the other clauses need not be judged
+            break
+    return is_one
 
 
 is_order: Final = DigestCache("orders", _only_orders, CACHED_TEXTS)
