@@ -136,9 +136,16 @@ def test_a_larger_budget_never_hides_the_best_item(case, max_tokens, more, cut):
     assert hides[0] or not hides[1]
 
 
+LONG_FACT = (
+    "Ghent mostly cook soup. two I She mostly sister March cats. cats. likes to cats. two on"
+)
+
+
+@example(["likes", LONG_FACT], None, 42, 1)
 @given(st.lists(TEXT, min_size=1), st.none() | TEXT, st.integers(20, 300), st.integers(1, 40))
 def test_a_larger_block_never_hides_or_cuts_its_first_line(texts, profile, max_tokens, more):
-    lines = Composition([ShownMemory("2 Mar", text) for text in texts])
+    first, *facts = [ShownMemory("2 Mar", text) for text in texts]
+    lines = Composition([first, *(fact._replace(kind="semantic") for fact in facts)])
     hides = []
     for most in (max_tokens, max_tokens + more):
         window = memory_block(lines, most, profile=profile)
