@@ -27,8 +27,8 @@ from benchmarks.chats import DATA
 from benchmarks.shown import Asked, of_chats, of_typed
 from benchmarks.train_ranking import least
 from shared_core.context import ShownMemory, shown_memory
-from shared_core.context.composition import ALWAYS, LEAST_CHANCE, OUTDATED, left_out, words_of
-from shared_core.context.worth import features, has_rival
+from shared_core.context.composition import left_out, words_of
+from shared_core.context.worth import Worth, features, hardly_answer, has_rival, outdated_lines
 from shared_core.nlp.changes import asks_how_it_was
 
 WEIGHTS: Final = Path(shared_core.context.__file__).parent / "worth.v1.json"
@@ -40,10 +40,11 @@ Numbers = NDArray[np.float64]
 class Block(NamedTuple):
     """The N lines of a question, and the name of its conversation.
 
-    rows: (N, F) features. answers, outdated, may_be_marked: (N,) 0 or 1.
+    rows: (N, F) their features. answers, outdated, may_be_marked: (N,) 0 or 1.
     """
 
     told: str
+    lines: list[ShownMemory]
     rows: Numbers
     answers: Numbers
     outdated: Numbers
@@ -76,6 +77,7 @@ def _block(asked: Asked, lines: list[ShownMemory], found: list[dict[str, float]]
     ]
     return Block(
         told=asked.told,
+        lines=lines,
         rows=np.array([[*one.values()] for one in found]),
         answers=np.array([asked.is_answer(one) for one in texts], float),
         outdated=np.array([bool(asked.is_stale and asked.is_stale(one)) for one in texts], float),
@@ -126,9 +128,12 @@ def cross_validated(blocks: list[Block]) -> dict[str, float]:
         )
         for one in blocks:
             if told[one.told] == fold:
-                marked = (chances(outdated, one.rows) > OUTDATED) * one.may_be_marked
-                kept = chances(answers, one.rows) >= LEAST_CHANCE
-                kept[:ALWAYS] = True
+                answering = chances(answers, one.rows).tolist()
+                ended = chances(outdated, one.rows) * one.may_be_marked
+                judged = [*map(Worth, answering, ended.tolist())]
+                old = outdated_lines(one.lines, judged)
+                marked, kept = np.zeros(len(judged)), np.ones(len(judged), bool)
+                marked[[*old]], kept[[*(hardly_answer(answering) - old)]] = 1, False
                 tally["outdated"] += one.outdated.sum()
                 tally["marked_outdated"] += float(one.outdated @ marked)
                 tally["answers"] += one.answers.sum()

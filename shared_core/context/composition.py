@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from shared_core.context.worth import worths
+from shared_core.context.worth import hardly_answer, outdated_lines, worths
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Hit, Memory, MemoryKind
 from shared_core.nlp.changes import asks_how_it_was, tells_change
 from shared_core.nlp.dates_en import MONTHS
 from shared_core.nlp.dialogue_acts import dialogue_act, dialogue_acts, knows_words
+from shared_core.nlp.question_subject import YOU
 from shared_core.nlp.relation_phrases import is_question
 from shared_core.nlp.text import HAN, HAN_CHARACTER, has_words, language, search_terms, sentences
 from shared_core.nlp.uncertainty import shown_text, uncertain
@@ -28,12 +29,6 @@ LEAST_ANSWER: Final = 6
 """Least number of words of an agent's turn that may answer a question."""
 ON_TOPIC: Final = 2
 """Number of the question's words that such a turn must hold."""
-LEAST_CHANCE: Final = 0.03
-"""Least chance to answer of a line beyond the first ones."""
-ALWAYS: Final = 3
-"""Number of lines shown whatever their chance."""
-OUTDATED: Final = 0.5
-"""A turn is marked if its chance to tell what held before is higher."""
 SOCIAL: Final = 0.9
 """A clause that begins with a nod is small talk if its chance is higher."""
 LIKELY_SOCIAL: Final = 0.7
@@ -247,32 +242,32 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
     change, and statements drawn from such turns alone. It never marks facts, which have
     Memory.doubted_at, nor the turns that a fact of NEVER_MARKED was drawn from.
     """
-    reasons = left_out(question, found)
+    read = _FoundLine.all_of(found)
+    reasons = _reasons(question, read)
     dropped = [(found[place], reason) for place, reason in reasons.items()]
-    lines = [_told(one) for place, one in enumerate(found) if place not in reasons]
+    rest = [one for one in read if one.place not in reasons]
+    lines = [_told(one.memory) for one in rest]
     if not _asks(question) or asks_how_it_was(question):
         return Composition(lines, dropped)
-    words = [words_of(one.text) for one in lines]
-    judged = worths(question, words_of(question), lines, words)
+    judged = worths(question, words_of(question), lines, [one.words for one in rest])
     bodily = {
         turn
         for one in found
         if one.slot.rpartition(".")[2] in NEVER_MARKED
         for turn in one.source_event_ids
     }
-    may_end = [
-        one.kind in ("episodic", "statement") and bodily.isdisjoint(one.source_event_ids)
-        for one in lines
-    ]
-    outdated = [
-        place for place, worth in enumerate(judged) if may_end[place] and worth.outdated > OUTDATED
-    ]
+    outdated = {
+        place
+        for place in outdated_lines(lines, judged)
+        if lines[place].kind in ("episodic", "statement")
+        and bodily.isdisjoint(lines[place].source_event_ids)
+    }
     ended = {turn for place in outdated for turn in lines[place].source_event_ids}
     kept: list[ShownMemory] = []
     marked: list[ShownMemory] = []
-    for place, (one, worth) in enumerate(zip(lines, judged, strict=True)):
-        is_weak = worth.answers < LEAST_CHANCE and "similarity" in one.parts
-        if place >= ALWAYS and is_weak:
+    weak = hardly_answer([worth.answers for worth in judged]) - outdated
+    for place, one in enumerate(lines):
+        if place in weak and "similarity" in one.parts:
             dropped.append((one, WEAK))
             continue
         turns = one.source_event_ids if one.kind == "statement" else ()
@@ -287,20 +282,24 @@ def left_out(question: str, found: Sequence[ShownMemory]) -> dict[int, str]:
     """Return the places of memories that are not worth showing, each with the reason.
 
     That is what has ended, unless the question asks about the past; what the user only asked; what
-    an agent said without answering the question; a turn that tells no more than the facts drawn
-    from it; a fact or a turn in the words of a better one; a statement beside its turns; and a
-    summary beside a line from its session.
+    an agent said, unless it answers the question or the question is about what the agent said; a
+    turn that tells no more than the facts drawn from it; a fact or a turn in the words of a better
+    one; a statement beside its turns; and a summary beside a line from its session.
     """
+    return _reasons(question, _FoundLine.all_of(found))
+
+
+def _reasons(question: str, read: Sequence[_FoundLine]) -> dict[int, str]:
     from shared_core.recall.features import asks_when, tells_when  # deferred: they import numpy
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
+    of_agent = is_past and YOU.search(question) is not None
     reasons: dict[int, str] = {}
-    read = [_FoundLine.of(place, one) for place, one in enumerate(found)]
     for one in read:
         if not is_past and one.memory.ended >= 1:
             reasons[one.place] = ENDED
-        elif one.memory.kind == "episodic" and not _tells(one, asked):
+        elif one.memory.kind == "episodic" and not _tells(one, asked, of_agent=of_agent):
             reasons[one.place] = TELLS_NOTHING
     kept = [one for one in read if one.place not in reasons]
     told: frozenset[str] = frozenset().union(
@@ -335,8 +334,11 @@ class _FoundLine(NamedTuple):
     turns: frozenset[str]
 
     @classmethod
-    def of(cls, place: int, memory: ShownMemory) -> _FoundLine:
-        return cls(place, memory, words_of(memory.text), frozenset(memory.source_event_ids))
+    def all_of(cls, found: Sequence[ShownMemory]) -> list[_FoundLine]:
+        return [
+            cls(place, one, words_of(one.text), frozenset(one.source_event_ids))
+            for place, one in enumerate(found)
+        ]
 
 
 def _gives_way(turn: _FoundLine, found: Sequence[_FoundLine], asked: frozenset[str]) -> bool:
@@ -362,12 +364,16 @@ def _may_replace(rival: _FoundLine, one: _FoundLine) -> bool:
     return rival.memory.is_fact or not one.memory.is_fact or is_own
 
 
-def _tells(turn: _FoundLine, asked: frozenset[str]) -> bool:
-    """Return whether a turn tells something. An order may: "book a table for my daughter"."""
+def _tells(turn: _FoundLine, asked: frozenset[str], *, of_agent: bool) -> bool:
+    """Return whether a turn tells something. An order may: "book a table for my daughter".
+
+    of_agent: whether the question is about what an agent said; its answer then may lack the words
+    of the question, because they stand in the turn before.
+    """
     words = turn.words
     if is_aside(turn.memory.text):
         return False
-    answers = len(words) >= LEAST_ANSWER and len(words & asked) >= ON_TOPIC
+    answers = len(words) >= LEAST_ANSWER and (of_agent or len(words & asked) >= ON_TOPIC)
     return answers or not turn.memory.by_agent
 
 
@@ -381,12 +387,19 @@ is_aside: Final = DigestCache("asides", _only_asks, CACHED_TEXTS)
 """Return whether a text only asks, greets or agrees."""
 
 
-def is_order(text: str) -> bool:
-    """Return whether a text only asks for something to be done or made."""
+def _only_orders(text: str) -> bool:
     if len(text) > LONGEST_ASIDE:
         return False
-    acts = [dialogue_act(one) for one in _spoken_parts(text) if _says(one)]
-    return bool(acts) and all(act.request > ORDERS for act in acts)
+    is_one = False
+    for part in filter(_says, _spoken_parts(text)):
+        is_one = dialogue_act(part).request > ORDERS
+        if not is_one:  # the other clauses need not be judged
+            break
+    return is_one
+
+
+is_order: Final = DigestCache("orders", _only_orders, CACHED_TEXTS)
+"""Return whether a text only asks for something to be done or made."""
 
 
 def _says(part: str) -> bool:

@@ -22,6 +22,19 @@ PARTS: Final = (
 )  # fmt: skip
 """Parts of a hit's score that count by themselves."""
 
+LEAST_SHARE: Final = 0.05
+"""Least chance to answer of a line, as a share of the best line's chance."""
+LEAST_CHANCE: Final = 0.03
+"""Least chance to answer of a line beyond the first ones."""
+FIRST_LINES: Final = 3
+"""Number of lines that need no LEAST_CHANCE."""
+OUTDATED: Final = 0.5
+"""A line perhaps no longer holds if its chance to tell what held before is higher."""
+OLDER_OUTDATED: Final = 0.2
+"""The same for a line that is older than one that answers."""
+ANSWERS: Final = 0.6
+"""A line answers if its chance is higher."""
+
 
 class JudgedLine(Protocol):
     """What is judged; ShownMemory has it."""
@@ -62,6 +75,36 @@ def worths(
         Worth(_chance(answers, row), _chance(outdated, row) if has_rival(row) else 0.0)
         for row in features(question, asked, lines, words)
     ]
+
+
+def hardly_answer(chances: Sequence[float]) -> set[int]:
+    """Return the places of lines that are not worth their tokens, by their chances to answer.
+
+    Where one line surely answers, others need more to be shown than where no line does. The first
+    line is always shown.
+    """
+    least = LEAST_SHARE * max(chances, default=0.0)
+    return {
+        place
+        for place, chance in enumerate(chances)
+        if place > 0 and (chance < least or (place >= FIRST_LINES and chance < LEAST_CHANCE))
+    }
+
+
+def outdated_lines(lines: Sequence[JudgedLine], judged: Sequence[Worth]) -> set[int]:
+    """Return the places of lines that perhaps no longer hold.
+
+    Less doubt is enough where a person said something later that answers the question.
+    """
+    pairs = [*zip(lines, judged, strict=True)]
+    answers = [one.said_at for one, worth in pairs if worth.answers > ANSWERS and not one.by_agent]
+    newest = max(filter(None, answers), default=None)
+    outdated = set()
+    for place, (one, worth) in enumerate(pairs):
+        is_older = one.said_at is not None and newest is not None and one.said_at < newest
+        if worth.outdated > (OLDER_OUTDATED if is_older else OUTDATED):
+            outdated.add(place)
+    return outdated
 
 
 def has_rival(row: Mapping[str, float]) -> bool:

@@ -136,6 +136,25 @@ def test_a_larger_budget_never_hides_the_best_item(case, max_tokens, more, cut):
     assert hides[0] or not hides[1]
 
 
+LONG_FACT = (
+    "Ghent mostly cook soup. two I She mostly sister March cats. cats. likes to cats. two on"
+)
+
+
+@example(["likes", LONG_FACT], None, 42, 1)
+@given(st.lists(TEXT, min_size=1), st.none() | TEXT, st.integers(20, 300), st.integers(1, 40))
+def test_a_larger_block_never_hides_or_cuts_its_first_line(texts, profile, max_tokens, more):
+    first, *facts = [ShownMemory("2 Mar", text) for text in texts]
+    lines = Composition([first, *(fact._replace(kind="semantic") for fact in facts)])
+    hides = []
+    for most in (max_tokens, max_tokens + more):
+        window = memory_block(lines, most, profile=profile)
+        shown = {item.ref: item.cut for item in window.items}
+        duplicates = {one.item.ref for one in window.dropped if "duplicate" in one.reason}
+        hides.append(shown.get("m1", "m1" not in duplicates))
+    assert hides[0] or not hides[1]
+
+
 @few
 @given(CASES)
 def test_no_text_closes_its_section_or_passes_for_another_item(case):

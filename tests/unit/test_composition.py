@@ -12,6 +12,7 @@ from shared_core.context.composition import (
     left_out,
     memory_label,
 )
+from shared_core.context.worth import Worth, hardly_answer, outdated_lines
 from shared_core.nlp.uncertainty import uncertain
 
 
@@ -84,6 +85,10 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     ("Which restaurant did you recommend in Lisbon?",
      [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)], [0]),
+    ("what ideas did u have for it", [said("Try a mushroom, leek and cheddar pie with a lid.", "1",
+                                           agent=1.0)], [0]),
+    ("What did I cook before?", [said("Try a mushroom, leek and cheddar pie with a lid.", "1",
+                                      agent=1.0)], []),
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
@@ -141,6 +146,14 @@ def test_a_block_marks_what_a_later_line_doubts_and_says_what_it_leaves_out_and_
 
 
 @every_case(
+    ([0.9, 0.04, 0.05], {1}), ([0.01, 0.001], set()), ([0.001, 0.9], set()),
+    ([0.05, 0.02, 0.02, 0.02], {3}), ([], set()),
+)  # fmt: skip
+def test_the_less_a_line_is_worth_beside_the_best_one_the_sooner_it_goes(chances, hidden):
+    assert hidden == hardly_answer(chances)
+
+
+@every_case(
     ("my flight to rome", "book me a flight to rome please", "2 Nov", "asked on 2 Nov"),
     ("my flight to rome", "book me a flight to rome please", "", "asked before"),
     ("my flight to rome", "we booked the flight to rome on monday", "2 Nov", "2 Nov"),
@@ -165,6 +178,13 @@ NEW_BANK = ShownMemory(
     "2 May", "changed banks, my salary goes to Monzo now", "episodic", ("2",),
     DAY + timedelta(days=62), {"similarity": 0.9, "coverage": 1},
 )  # fmt: skip
+
+
+@every_case((0.9, 0.3, 0, {1}), (0.5, 0.3, 0, set()), (0.9, 0.3, 1, set()), (0.1, 0.6, 1, {1}))
+def test_less_doubt_is_enough_beside_a_later_line_that_answers(answers, doubt, agent, outdated):
+    lines = [NEW_BANK._replace(parts={"agent": agent}), OLD_BANK]
+    assert outdated == outdated_lines(lines, [Worth(answers, 0.1), Worth(0.1, doubt)])
+    assert doubt > 0.5 or not outdated_lines(lines[::-1], [Worth(0.1, 0.1), Worth(0.9, doubt)])
 
 
 @every_case(
