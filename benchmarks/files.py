@@ -2,10 +2,11 @@
 
 python -m benchmarks.files [--files 200] [--characters 1000000]
 
-The stores take turns, call by call, in one database, by the calls of deepagents' StoreBackend: a
-file is read before it is written, and listed 100 at a time. No worker runs meanwhile. Then one
-does, another user writes the large file, and the last line has the seconds from that write until
-recall finds a sentence in its middle: by its words, and by its meaning.
+First a user writes the large file while a worker runs. The first line has the seconds from that
+write until recall finds a sentence in its middle, by its words and by its meaning, and the seconds
+of a processor that this process took until then: beside other programs they tell more. Then the
+stores take turns, call by call, in one database, by the calls of deepagents' StoreBackend: a file
+is read before it is written, and listed 100 at a time. No worker runs meanwhile.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ BEN = memories_namespace("bench", "ben")
 KEY = "The spare key of the boathouse hangs behind the blue kettle."
 QUESTION = "Where is the spare key of the boathouse?"
 LIMIT_S = 600
+NEAR = 0.3
+"""Similarity that only the passage with KEY reaches: it has 0.37, those of the log 0.21."""
 
 Call: TypeAlias = Callable[[BaseStore], None]
 
@@ -80,6 +83,7 @@ def main() -> None:
         "list": [listed] * 5,
     }
     with fresh_database(None) as dsn, PostgresStore.from_conn_string(dsn) as peer:
+        found(dsn, large)
         peer.setup()
         engine = open_memory(dsn, worker=False)
         with PgHippocampusStore(engine=engine, embed_later=True) as ours:
@@ -88,7 +92,6 @@ def main() -> None:
             for name, some in calls.items():
                 print(json.dumps({"call": name, **compared(some, ours, peer)}))
             run_sync(engine.close())
-        found(dsn, large)
 
 
 def compared(calls: Sequence[Call], ours: BaseStore, peer: BaseStore) -> dict[str, float]:
@@ -109,7 +112,7 @@ def found(dsn: str, large: str) -> None:
     engine = open_memory(dsn)
     with PgHippocampusStore(engine=engine, embed_later=True) as store:
         run_sync(engine.recall(Scope("bench", "ben"), QUESTION))  # loads the model
-        began, seconds = time.perf_counter(), dict[str, float]()
+        began, worked, seconds = time.perf_counter(), time.process_time(), dict[str, float]()
         for n in range(10):
             store.put(BEN, f"/{n}.md", {"content": text(n, 3_000)})
         store.put(BEN, "/large.md", {"content": large})
@@ -118,10 +121,11 @@ def found(dsn: str, large: str) -> None:
                 passed = round(time.perf_counter() - began, 1)
                 if hit.memory.key == "/large.md" and hit.parts.get("bm25", 0.0) > 0:
                     seconds.setdefault("words", passed)
-                if hit.memory.key == "/large.md" and hit.parts.get("similarity", 0.0) > 0.5:
+                if hit.memory.key == "/large.md" and hit.parts.get("similarity", 0.0) > NEAR:
                     seconds.setdefault("meaning", passed)
             time.sleep(0.5)
-        print(json.dumps({"found_after_s": seconds}))
+        worked_s = round(time.process_time() - worked, 1)
+        print(json.dumps({"found_after_s": seconds, "processor_s": worked_s}), flush=True)
         run_sync(engine.close())
 
 

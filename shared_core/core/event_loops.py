@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures.thread
+import gc
 import logging
 import os
 import signal
@@ -339,6 +340,16 @@ class PeriodicTask:
         if task is not None and self._pid == os.getpid():
             task.cancel()
             await asyncio.wait([task])
+
+
+def freeze_loaded() -> None:
+    """Exempt what a server has loaded from garbage collections. Call it before it serves.
+
+    A full collection visits each object and holds the interpreter: 100 ms for 170,000 objects, of
+    which modules are most. The tokens of one long text are enough to begin one.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)

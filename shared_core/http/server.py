@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from shared_core.core.event_loops import handling_end_signals
+from shared_core.core.event_loops import freeze_loaded, handling_end_signals
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.http.app import create_app
@@ -76,6 +76,7 @@ async def _serve(
     server: _Server, memory: MemoryEngine, listening: socket.socket, listens: Callable[[str], None]
 ) -> int:
     async with memory:
+        freeze_loaded()
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("listening on http://%s:%d", shown, port)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue
@@ -16,11 +16,13 @@ from shared_core.core.namespaces import scope_path
 from shared_core.ingest.item_text import text_of
 from shared_core.ingest.items import LATER_WORDS, first_words
 from shared_core.lifecycle import Handle
-from shared_core.nlp.passages import passages, without_data
+from shared_core.nlp.passages import passages, rarest_first, without_data
 from shared_core.nlp.text import search_terms
 from shared_core.policies.vectors import (
+    EARLY,
     TEXT_FIELD,
     add_missing_vectors,
+    fields_with_vectors,
     fields_without_vectors,
     items_without_vectors,
     passage_field,
@@ -30,15 +32,19 @@ from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.jobs import Job, NewJob
 from shared_core.ports.storage import Clock, Storage
 
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
 PAGE: Final = 500
 """Number of items that are looked at together for those without a vector."""
 READ_TOGETHER: Final = 20
 TOGETHER: Final = 64
-"""Number of passages that are embedded and written together; those of an item always are."""
+"""Maximum number of passages that are embedded and written together."""
 MOST_PASSAGES: Final = 2_000
 """Maximum number of passages of an item, about 2 MB; the rest of its text is found by words."""
-OF_A_JOB: Final = 500
-"""Number of passages after which a job leaves the rest to the next one, so that others get on."""
+OF_A_JOB: Final = 128
+"""Number of passages, 10 s of a core, after which a job leaves the rest to the next one: users take
+turns."""
 MOST_BYTES: Final = 900_000
 """Bytes of the words of an item: PostgreSQL takes 1 MB in a tsvector, with their places."""
 
@@ -46,9 +52,9 @@ MOST_BYTES: Final = 900_000
 async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
     """Embed the items of a user that have words and no vector; return the numbers of both.
 
-    The words of all texts come first: they take a second for 1 MB, vectors a hundred times as long.
-    All vectors of an item are written at once, so a job that dies half way leaves whole items, and
-    the next one goes on with the others. An item that was written meanwhile is left to its own job.
+    The words of all texts come first: they take a second for 1 MB, vectors fifty times as long.
+    What is written of a long item is found at once, and a job that dies leaves it to the next one,
+    which makes the rest. An item that was written meanwhile is left to its own job.
     """
     storage, tenant = await handle.storage(), scope_path(job.scope)
     items = made = 0
@@ -56,14 +62,15 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
         for one in waiting:
             if terms := await asyncio.to_thread(_more_terms, one, counts[one.memory_id]):
                 await storage.transact(tenant, partial(replace_terms, one, terms))
+    known: dict[str, dict[str, Vectors]] = {}
     async for waiting, _ in _waiting(storage, tenant, handle.clock):
         for fields in await asyncio.to_thread(_together, waiting):
-            made += await _embed(handle, storage, fields)
-            items += len({one.memory_id for one in fields})
-        if made >= OF_A_JOB:
-            rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=handle.clock())
-            await storage.jobs.enqueue(job.scope, None, rest)
-            break
+            made += await _embed(handle, storage, fields, known)
+            items += len({one.memory_id for one in fields if not one.field.startswith(EARLY)})
+            if made >= OF_A_JOB:
+                rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=handle.clock())
+                await storage.jobs.enqueue(job.scope, None, rest)
+                return {"items": items, "passages": made}
     return {"items": items, "passages": made}
 
 
@@ -112,33 +119,52 @@ def _all_terms(one: EmbeddedField) -> list[str]:
     return kept
 
 
-async def _embed(handle: Handle, storage: Storage, fields: Sequence[EmbeddedField]) -> int:
+async def _embed(
+    handle: Handle,
+    storage: Storage,
+    fields: Sequence[EmbeddedField],
+    known: dict[str, dict[str, Vectors]],
+) -> int:
+    """Embed those of some fields without a vector, and write these; return their number.
+
+    known: the vectors that the job has made, by model and text: lines of a log occur again.
+    """
     embedding = handle.embedding_of(fields[0].address[0])
-    found = await embedding.passages([one.text for one in fields])
+    model = await embedding.model()
+    ids = sorted({one.memory_id for one in fields})
+    [rows] = await storage.read(fields[0].tenant, [fields_with_vectors(model, ids)])
+    made = set(rows)  # by a job that died
+    fields = [one for one in fields if (one.memory_id, one.field) not in made]
+    if not fields:
+        return 0
+    found = await embedding.passages([one.text for one in fields], known.setdefault(model, {}))
     kept = [place for place, vector in enumerate(found) if vector.any()]
-    adding = partial(
-        add_missing_vectors, await embedding.model(), [fields[one] for one in kept], found[kept]
-    )
+    adding = partial(add_missing_vectors, model, [fields[one] for one in kept], found[kept])
     return await storage.transact(fields[0].tenant, adding) if kept else 0
 
 
 def _together(waiting: Sequence[EmbeddedField]) -> list[list[EmbeddedField]]:
-    """Return the passages of items in batches of at least TOGETHER, the last one aside."""
-    batches: list[list[EmbeddedField]] = []
+    """Return the passages of items in batches of at most TOGETHER, rare words of an item first.
+
+    Those in the last batch of an item are no EARLY ones: its vectors tell that all are there.
+    """
+    batches: list[list[EmbeddedField]] = [[]]
     for item in waiting:
-        if not batches or len(batches[-1]) >= TOGETHER:
-            batches.append([])
-        batches[-1] += _passages_of(item)
+        text = without_data(text_of(item.value))
+        bounds = list(islice(passages(text), MOST_PASSAGES))
+        bounds = [bounds[place] for place in rarest_first([text[slice(*one)] for one in bounds])]
+        for first in range(0, len(bounds), TOGETHER):
+            some = bounds[first : first + TOGETHER]
+            is_early = first + TOGETHER < len(bounds)
+            if len(batches[-1]) + len(some) > TOGETHER:
+                batches.append([])
+            batches[-1] += [_passage(item, text, *one, is_early=is_early) for one in some]
     return [batch for batch in batches if batch]
 
 
-def _passages_of(item: EmbeddedField) -> list[EmbeddedField]:
-    text = without_data(text_of(item.value))
-    bounds = list(islice(passages(text), MOST_PASSAGES))
-    is_whole = bounds == [(0, len(text))]
-    return [
-        replace(
-            item, field=TEXT_FIELD if is_whole else passage_field(begin, end), text=text[begin:end]
-        )
-        for begin, end in bounds
-    ]
+def _passage(
+    item: EmbeddedField, text: str, begin: int, end: int, *, is_early: bool
+) -> EmbeddedField:
+    is_whole = (begin, end) == (0, len(text))
+    field = TEXT_FIELD if is_whole else passage_field(begin, end, is_early=is_early)
+    return replace(item, field=field, text=text[begin:end])

@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
-from shared_core.core.event_loops import handling_end_signals
+from shared_core.core.event_loops import freeze_loaded, handling_end_signals
 from shared_core.core.uri_validation import is_loopback
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
@@ -123,6 +123,7 @@ async def serve_http(
         timeout_graceful_shutdown=CLOSING_S,
     )
     serving = _SignallessServer(config)
+    freeze_loaded()
     with handling_end_signals(lambda number: serving.handle_exit(number, None)):
         try:
             await serving.serve(sockets=[listening])

@@ -160,13 +160,11 @@ class Embedding:
 
         embedded: vectors of earlier calls by text; new ones are added.
         """
-        unknown = [text for text in texts if text not in (embedded or ())]
-        if unknown or not embedded:
+        embedded = {} if embedded is None else embedded
+        if unknown := [text for text in dict.fromkeys(texts) if text not in embedded]:
             embedder = await self.embedder()
             vectors = await self._measured(embedder.embed_passages(unknown), len(unknown))
             await self._declare(vectors)
-            if embedded is None:
-                return vectors
             embedded.update(zip(unknown, vectors, strict=True))
         import numpy as np
 

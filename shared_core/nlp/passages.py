@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from shared_core.nlp.text import has_words
@@ -50,3 +52,15 @@ def _end(text: str, begin: int) -> int:
         if ends:
             return begin + ends[-1]
     return begin + len(window)
+
+
+def rarest_first(texts: Sequence[str]) -> list[int]:
+    """Return the places of passages, those first whose words the fewest others have.
+
+    What stands in one place of a log or a book is then read before what stands everywhere. Each
+    word counts by the inverse of the number of its passages.
+    """
+    words = [set(text.split()) for text in texts]
+    holders = Counter(chain.from_iterable(words))
+    rarity = [sum(1 / holders[word] for word in some) for some in words]
+    return sorted(range(len(texts)), key=rarity.__getitem__, reverse=True)

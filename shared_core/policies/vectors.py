@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 TEXT_FIELD = "text"
 """Name of the vector of a memory's text."""
-_PASSAGE = re.compile(f"{TEXT_FIELD}:([0-9]+)-([0-9]+)")
+EARLY = "!"
+"""Begins the field names of passages that were written while others of their text had no vector."""
+_PASSAGE = re.compile(f"{EARLY}?{TEXT_FIELD}:([0-9]+)-([0-9]+)")
 
 
 def turns_without_vectors(
@@ -106,7 +108,7 @@ def fields_without_vectors(
 def items_without_vectors(
     after: UUID | None, limit: int, now: datetime
 ) -> Policy[tuple[UUID | None, dict[UUID, int]]]:
-    """Return the next page of items that have words but no vector.
+    """Return the next page of items that have words but no vector, or EARLY ones alone.
 
     Args:
         after: the cursor of the page before, None for the first page.
@@ -128,9 +130,8 @@ def items_without_vectors(
     columns = ("memory_id", "term_count")
     [page] = yield [Select("memories", columns, where, order=("memory_id",), limit=limit)]
     ids = [row[0] for row in page]
-    [embedded] = yield [
-        Select("embeddings", ("memory_id",), (one_of("memory_id", ids),), is_distinct=True)
-    ]
+    whole = (one_of("memory_id", ids), compare("field", ">", f"{EARLY}{TEXT_FIELD};"))
+    [embedded] = yield [Select("embeddings", ("memory_id",), whole, is_distinct=True)]
     done = {row[0] for row in embedded}
     waiting = {memory_id: count for memory_id, count in page if memory_id not in done}
     return ids[-1] if len(ids) == limit else None, waiting
@@ -142,9 +143,15 @@ def replace_terms(one: EmbeddedField, terms: Sequence[str]) -> Policy[None]:
     yield Last([Update("memories", {"terms": terms, "term_count": len(terms)}, as_read)])
 
 
-def passage_field(begin: int, end: int) -> str:
+def fields_with_vectors(model: str, ids: Sequence[UUID]) -> Select:
+    """Return what reads which fields (memory, field) of memories have a vector of a model."""
+    of_model = (one_of("memory_id", ids), equal("model", model))
+    return Select("embeddings", ("memory_id", "field"), of_model)
+
+
+def passage_field(begin: int, end: int, *, is_early: bool) -> str:
     """Return the field name of the vector of text[begin:end]."""
-    return f"{TEXT_FIELD}:{begin}-{end}"
+    return f"{EARLY if is_early else ''}{TEXT_FIELD}:{begin}-{end}"
 
 
 def passage_of(field: str) -> slice | None:

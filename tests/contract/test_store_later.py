@@ -62,7 +62,7 @@ async def test_a_put_waits_for_no_model_and_a_job_makes_it_found(idle, scope, te
 
 
 @mock.patch.object(item_vectors, "TOGETHER", 4)
-async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_next(idle, scope):
+async def test_a_job_that_dies_leaves_the_rest_and_an_edit_meanwhile_to_the_next(idle, scope):
     store, here = Store(engine=idle, embed_later=True), files(scope)
     await store.aput(here, "/long.md", {"content": LOG})
     await store.aput(here, "/short.md", {"content": KEY})
@@ -70,7 +70,7 @@ async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_n
 
     async def dying(self, texts, embedded=None):
         batches.append(texts)
-        if len(batches) == 2:
+        if len(batches) == 3:
             raise ModelUnavailable("away")
         return await embed(self, texts, embedded)
 
@@ -80,9 +80,11 @@ async def test_a_job_that_dies_leaves_whole_items_and_an_edit_meanwhile_to_the_n
 
     with mock.patch.object(Embedding, "passages", dying), pytest.raises(ModelUnavailable):
         await run(idle, scope)
+    rest = len([*passages(LOG)]) - 2 * item_vectors.TOGETHER
     with mock.patch.object(Embedding, "passages", editing):
-        assert 0 == (await run(idle, scope))["passages"]
+        assert {"items": 2, "passages": rest} == await run(idle, scope)
     assert {"items": 1, "passages": 1} == await run(idle, scope)
+    assert {"items": 0, "passages": 0} == await run(idle, scope)
 
 
 @pytest.mark.both_engines
@@ -102,6 +104,7 @@ async def test_the_last_words_of_a_long_file_are_found_before_it_has_vectors(idl
 
 
 @pytest.mark.both_engines
+@mock.patch.object(item_vectors, "TOGETHER", 4)
 async def test_another_model_embeds_the_same_passages(dsn, scope):
     texts = []
     model = CallableEmbedder(lambda some: texts.extend(some) or [[1.0, 2.0]] * len(some), model="2")

@@ -4,6 +4,7 @@ The configurations of the page about MCP clients start a server that remembers.
 """
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -338,10 +339,11 @@ async def test_no_page_reaches_it_under_a_name_of_its_own(shared_dsn, scope, hos
     memory = open_memory(shared_dsn, worker=False)
     server = mcp_server.build(memory, scope.app, scope.user)
     with mcp_server.listen(host, 0, with_tokens=False) as listening:
-        url = mcp_server.url_of(listening)
+        url, frozen = mcp_server.url_of(listening), gc.get_freeze_count()
         task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
         async with Client(url) as client:
             assert {"memories": []} == await answer(client, "recall", query="skis")
+            assert gc.get_freeze_count() > frozen  # no full collection visits what is loaded
         async with httpx2.AsyncClient(timeout=60) as http:
             for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
                 headers = {**header, "Accept": "application/json, text/event-stream"}
