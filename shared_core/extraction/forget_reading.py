@@ -16,7 +16,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.nlp.dialogue_acts import dialogue_act
 from shared_core.nlp.text import Language, language
 
-MAY_ASK: Final = 0.8
+MAY_ASK: Final = 0.5
 """Least probability of asking, as the reader gives it, at which the judge is asked."""
 ASKS: Final = 0.9
 """Least probability of asking to forget anything, as the judge gives it, of a request."""

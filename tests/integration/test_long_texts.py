@@ -22,16 +22,9 @@ BRIEF = {"_profile", "context_window", "is_question", "may_follow", "resolve_que
 MOST, LENGTH = 20_000, 25_000
 """Characters that a reader may be given on the loop, and those of a text."""
 KINDS = (
-    "<|a 《 the quick fox. 我喜欢北京，12 😀\n",
-    "<",
-    "＜",
-    "《",
-    "我喜欢北京，",
-    "x",
-    ".\n",
-    "12",
-    "😀",
-)
+    "<|a 《 the quick fox. 我喜欢北京，12 😀\n", "<", "＜", "《", "我喜欢北京，", "x", ".\n",
+    "12", "😀",
+)  # fmt: skip
 
 
 @contextmanager

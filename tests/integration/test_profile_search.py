@@ -61,13 +61,10 @@ async def test_conversations_are_found_by_what_was_said_by_filters_by_type_and_b
     assert {"trip"} == {*await threads(searcher, "hotel in Rome", 10, None, 0.5)}
     everything = "what did I say"
     for filters, found in (
-        (Filters(keywords=["hotel"]), {"trip"}),
-        (Filters(topics=["旅行"]), {"trip"}),
-        (Filters(sentiment=(0.3, 1)), {"trip"}),
-        (Filters(topics=["work"]), {"boss"}),
-        (Filters(topics=["health"]), {"兔子"}),
-        (Filters(sentiment=(-1, -0.1)), {"boss", "兔子"}),
-    ):
+        (Filters(keywords=["hotel"]), {"trip"}), (Filters(topics=["旅行"]), {"trip"}),
+        (Filters(sentiment=(0.3, 1)), {"trip"}), (Filters(topics=["work"]), {"boss"}),
+        (Filters(topics=["health"]), {"兔子"}), (Filters(sentiment=(-1, -0.1)), {"boss", "兔子"}),
+    ):  # fmt: skip
         assert found == {*await threads(searcher, everything, filters=filters)}
     found = await searcher.search_memories("plants and flowers", ["event"])
     assert [("User visited the botanical garden.", "event")] == [

@@ -13,17 +13,8 @@ from turns import Clock, said
 from warm_python import warm_python
 
 import shared_core as core
-from tests.integration.talking import (
-    ANN,
-    MORNING,
-    SCOPE,
-    Watch,
-    info,
-    jobs,
-    opened,
-    rows,
-    statements,
-)
+from tests.integration import talking
+from tests.integration.talking import ANN, MORNING, SCOPE, jobs, opened, rows
 
 
 @pytest.fixture
@@ -58,14 +49,14 @@ async def test_a_session_is_over_after_30_idle_minutes(clocked, clock, dsn):
     clock.forward(minutes=29, seconds=59)
     await clocked.process_memory("I like tea", ANN)
     clock.forward(minutes=30)
-    assert await info(clocked) == {}
+    assert await talking.info(clocked) == {}
     await clocked.process_memory("I have a cat", ANN)
     assert [("ending", 2), ("active", 1)] == rows(dsn)
     assert ["pending"] == jobs(dsn)
 
 
 async def test_a_session_is_over_after_24_hours_however_active(dsn):
-    watch = Watch()
+    watch = talking.Watch()
     async with opened(dsn, watch, max_events=1000) as memory:
         for _ in range(50):
             await memory.process_memory("I like tea", ANN)
@@ -78,7 +69,7 @@ async def test_a_session_holds_100_inputs(clocked, dsn):
     sessions = core.SessionManager(clocked)
     for _ in range(100):
         await sessions.add_event(ANN, "I like tea")
-    assert (await info(clocked)) == {}
+    assert (await talking.info(clocked)) == {}
     await sessions.add_event(ANN, "I like tea")
     assert [("ending", 100), ("active", 1)] == rows(dsn)
 
@@ -96,7 +87,7 @@ async def test_an_empty_session_goes_without_consolidation(clocked, clock, dsn):
 
 
 async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn):
-    watch = Watch()
+    watch = talking.Watch()
     async with opened(dsn, watch) as memory, opened(dsn, watch) as other:
         for user in ("a", "b", "c"):
             await memory.process_memory("I live in Lisbon", user, app="one")
@@ -110,15 +101,15 @@ async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn):
 
 @pytest.mark.tail
 async def test_the_worker_process_ends_and_consolidates(dsn):
-    watch = Watch(datetime.now(UTC) - timedelta(hours=1))
+    watch = talking.Watch(datetime.now(UTC) - timedelta(hours=1))
     async with opened(dsn, watch) as memory:
         await memory.process_memory("My name is Ana", ANN)
     command = [*warm_python(), "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--once"]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     assert [("ended", 1)] == rows(dsn)
-    async with opened(dsn, Watch()) as memory:
-        assert ["My name is Ana."] == await statements(memory)
+    async with opened(dsn, talking.Watch()) as memory:
+        assert ["My name is Ana."] == await talking.statements(memory)
 
 
 async def test_this_process_ends_an_idle_session_by_itself(dsn):
@@ -128,7 +119,7 @@ async def test_this_process_ends_an_idle_session_by_itself(dsn):
         async with asyncio.timeout(60):
             while [("ended", 1)] != rows(dsn):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        assert ["My name is Ana."] == await statements(memory)
+        assert ["My name is Ana."] == await talking.statements(memory)
 
 
 async def test_a_session_goes_on_after_a_restart(dsn):
@@ -141,7 +132,7 @@ async def test_a_session_goes_on_after_a_restart(dsn):
 
 
 async def test_an_input_during_consolidation_opens_a_new_session(dsn):
-    async with opened(dsn, Watch()) as memory:  # nobody consolidates yet
+    async with opened(dsn, talking.Watch()) as memory:  # nobody consolidates yet
         await memory.process_memory("我女儿叫灿灿", ANN)
         await memory.end_session(ANN)
         answer = await memory.process_memory("她今年几岁了？", ANN)
@@ -169,13 +160,15 @@ async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn)
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert 128 + signal.SIGKILL == done.returncode, done.stderr
     assert [("ending", 2)] == rows(dsn)
-    later = Watch(datetime.now(UTC) + timedelta(minutes=10))  # the lease of the dead has ended
+    later = talking.Watch(
+        datetime.now(UTC) + timedelta(minutes=10)
+    )  # the lease of the dead has ended
     async with core.open_memory(dsn, clock=later) as memory:
         await memory.process_memory("Hello there, how are you?", "bob")
         async with asyncio.timeout(60):
             while "ending" in {row[0] for row in rows(dsn)}:
                 await memory.flush(10)
-        assert ["I live in Lisbon.", "My name is Ana."] == sorted(await statements(memory))
+        assert ["I live in Lisbon.", "My name is Ana."] == sorted(await talking.statements(memory))
 
 
 SPEAKER = (
@@ -206,7 +199,7 @@ async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn):
 
 
 async def test_inputs_at_once_never_overfill_a_session(dsn):
-    async with opened(dsn, Watch(), max_events=5) as memory:
+    async with opened(dsn, talking.Watch(), max_events=5) as memory:
         await asyncio.gather(*(memory.process_memory(f"I like {n}", ANN) for n in range(23)))
         counts = [count for _, count in rows(dsn)]
         assert (23, 5) == (sum(counts), max(counts))
@@ -247,7 +240,7 @@ async def test_a_run_over_a_session_can_be_undone_and_forgetting_takes_sessions_
         assert await memory.flush(60)
         [run] = await memory.runs(SCOPE)
         await memory.undo_run(SCOPE, run.run_id)
-        assert [] == await statements(memory)
+        assert [] == await talking.statements(memory)
         await memory.process_memory("I like tea", ANN)
         await memory.forget_scope(SCOPE)
         assert [] == rows(dsn)

@@ -42,16 +42,8 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.http import ServerOptions, create_app
 from shared_core.models.embedders import E5Embedder
-from tests.integration.all_verbs import (
-    ANA,
-    TEXTS,
-    read_by_a_model,
-    recall_without_model,
-    search_without_database,
-    turns,
-    use,
-    wait_for_a_busy_pool,
-)
+from tests.integration import all_verbs
+from tests.integration.all_verbs import ANA, TEXTS, turns, use
 from tests.integration.http_clients import client_of
 from tests.integration.http_processes import serving
 from tests.integration.telemetry_sdk import Growth, listening, points, values
@@ -158,7 +150,7 @@ async def test_no_attribute_holds_a_word_or_a_name(memory, spans):
 
 async def test_without_an_embedder_recall_is_degraded(dsn, spans):
     grown = Growth()
-    assert await recall_without_model(dsn)
+    assert await all_verbs.recall_without_model(dsn)
     assert 1 == grown.of("hippocampus.recall.degraded")
     failed = of("embed") | {"error.type": "ModelUnavailable"}
     assert 1 == grown.of("hippocampus.operation.duration", failed)
@@ -221,7 +213,7 @@ async def test_searches_that_a_framework_goes_on_without_are_counted(memory):
     store, who = PgHippocampusStore(engine=memory), {"user_id": "ann", "thread_id": "one"}
     middleware = HippocampusMiddleware(store, app="app", **who)
     agent = create_agent(ScriptedChatModel(), middleware=[middleware])
-    await search_without_database(memory)
+    await all_verbs.search_without_database(memory)
     assert 1 == grown.of(name, {"hippocampus.framework": "adk"})
     with mock.patch.object(memory, "recall", new=mock.AsyncMock(side_effect=away)):
         await agent.ainvoke({"messages": [HumanMessage("Which tea do I like?")]})
@@ -231,7 +223,7 @@ async def test_searches_that_a_framework_goes_on_without_are_counted(memory):
 
 async def test_calls_that_get_no_connection_are_counted():
     grown = Growth()
-    await wait_for_a_busy_pool()
+    await all_verbs.wait_for_a_busy_pool()
     assert 1 == grown.of("db.client.connection.timeouts", {"db.system.name": "postgresql"})
     assert 1 == grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
 
@@ -416,10 +408,10 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
             await use(memory, texts)
         await memory.append_events(ANA, "later", turns("I ski."), later=True)
         await memory.flush(60)
-        await recall_without_model(dsn)
-        await read_by_a_model(dsn)
-        await search_without_database(memory)
-        await wait_for_a_busy_pool()
+        await all_verbs.recall_without_model(dsn)
+        await all_verbs.read_by_a_model(dsn)
+        await all_verbs.search_without_database(memory)
+        await all_verbs.wait_for_a_busy_pool()
         telemetry.model_call_failed("model", ValueError())
         await client.post("/recall", json={"user_id": "ana", "query": "tea"})
         given = samples((await client.get("/metrics")).text)

@@ -33,6 +33,7 @@ def summary(text: str, *turns: str, **parts: float) -> ShownMemory:
 
 
 MOVED = said("I moved to Lisbon.", "1")
+PIE = "Try a mushroom, leek and cheddar pie with a lid."
 LIVES = fact("User lives in Lisbon.", "1")
 
 
@@ -85,10 +86,8 @@ LIVES = fact("User lives in Lisbon.", "1")
     ("Where do I live?", [said("Lisbon, how nice!", "1", agent=1.0)], []),
     ("Which restaurant did you recommend in Lisbon?",
      [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)], [0]),
-    ("what ideas did u have for it", [said("Try a mushroom, leek and cheddar pie with a lid.", "1",
-                                           agent=1.0)], [0]),
-    ("What did I cook before?", [said("Try a mushroom, leek and cheddar pie with a lid.", "1",
-                                      agent=1.0)], []),
+    ("what ideas did u have for it", [said(PIE, "1", agent=1.0)], [0]),
+    ("What did I cook before?", [said(PIE, "1", agent=1.0)], []),
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),
