@@ -84,7 +84,7 @@ WENT: Final = re.compile(
 MAX_TAGGED_SENTENCES: Final = 60
 """Maximum number of sentences of a turn that the trained reader reads."""
 ONLY_ASKS: Final = 0.9
-"""Least chance of a question, as 我周三晚上干嘛, of a sentence that the reader leaves out."""
+"""Least chance of a question, as 我周三晚上干嘛, of a sentence that tells nothing to the reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,13 +205,14 @@ def propose(
 
     of_others: somebody else was mentioned just before the turn, whom "moved to leeds" may mean.
     """
-    read = reading.sentences[:MAX_TAGGED_SENTENCES]
-    for passage in passages([one for one in read if dialogue_act(one[0]).asks < ONLY_ASKS]):
+    for passage in passages(reading.sentences[:MAX_TAGGED_SENTENCES]):
         lang = passage.language
         for draft, proposal in proposed_facts(
             passage, event.event_id, without, known=reading.facts
         ):
             sentence = proposal.sentence
+            if dialogue_act(sentence).asks >= ONLY_ASKS:
+                continue
             if draft.slot in switched_off(sentence, lang, without):
                 continue
             if is_read(draft, reading.facts) or (of_others and may_be_of_other(draft, proposal)):

@@ -39,7 +39,7 @@ async def client_of(
 @asynccontextmanager
 async def listening(memory: MemoryEngine, given: ServerOptions | None = None) -> AsyncIterator[str]:
     """Yield the address of the HTTP application of a memory, served by uvicorn on a socket."""
-    app = create_app(memory, given or ServerOptions(auth=False))
+    app = app_of(memory, given or ServerOptions(auth=False))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     with socket.create_server(("127.0.0.1", 0)) as address:
         serving = asyncio.create_task(server.serve([address]))
