@@ -68,6 +68,13 @@ _SAYS_NOTHING: Final = frozenset(
 """Words with which statements of facts begin, and Chinese function words."""
 _CHINESE_NUMBERS: Final = frozenset("二两三四五六七八九十百千万")
 """Without 一, which is an article as well."""
+_TOLD_YOU: Final = re.compile(
+    r"\b(?:tell|told|ask(?:ed)?|g[ai]ve|show(?:ed)?|sen[dt]"
+    r"|(?:said|say|mention(?:ed)?|wrote|talk(?:ed)?) (?:it )?(?:to|with)) (?:you|u)\b"
+    r"|(?:[跟和对對给給向]|告[诉訴]过?)[你您妳]",
+    re.IGNORECASE,
+)
+"""What the user told the agent: such a question asks for the user's own words."""
 _DENIAL: Final = re.compile(
     r"\b(?:not|no|never|none|without|cannot)\b|n['’]t\b|[不没别未无]", re.IGNORECASE
 )
@@ -237,7 +244,7 @@ def composed(question: str, found: Sequence[ShownMemory]) -> Composition:
     """Return the memories that are worth their tokens, in their order, and last those marked.
 
     Each matter is told once (left_out()), and an order as one (order_label()). For a question about
-    the present, it drops lines that hardly answer, but not the first ones. It also marks turns and
+    the present, it drops lines that hardly answer, but not the first one. It also marks turns and
     statements that perhaps no longer hold, because a later line speaks of the same or tells of a
     change, and statements drawn from such turns alone. It never marks facts, which have
     Memory.doubted_at, nor the turns that a fact of NEVER_MARKED was drawn from.
@@ -294,7 +301,7 @@ def _reasons(question: str, read: Sequence[_FoundLine]) -> dict[int, str]:
 
     is_past, is_when = asks_how_it_was(question), asks_when(question)
     asked = words_of(question)
-    of_agent = is_past and YOU.search(question) is not None
+    of_agent = is_past and YOU.search(_TOLD_YOU.sub(" ", question)) is not None
     reasons: dict[int, str] = {}
     for one in read:
         if not is_past and one.memory.ended >= 1:

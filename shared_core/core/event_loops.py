@@ -345,8 +345,8 @@ class PeriodicTask:
 def freeze_loaded() -> None:
     """Exempt what a server has loaded from garbage collections. Call it before it serves.
 
-    A full collection visits each object and holds the interpreter: 100 ms for 170,000 objects, of
-    which modules are most. The tokens of one long text are enough to begin one.
+    A full collection visits each object and holds the interpreter: 100 ms for 170,000 objects. The
+    tokens of one long text are enough to begin one. Modules imported later are not exempt.
     """
     gc.collect()
     gc.freeze()

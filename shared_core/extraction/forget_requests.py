@@ -22,7 +22,7 @@ from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.nicknames import NICKNAME
-from shared_core.nlp.relation_phrases import asked_kin, own_kin, slots_of_word
+from shared_core.nlp.relation_phrases import asked_kin, kin_of_word, slots_of_word
 from shared_core.nlp.rules import load_kin_words, load_rules
 from shared_core.nlp.slots import known_slot_names, slot_for_alias, umbrellas
 from shared_core.nlp.text import Language, is_question, normalised, search_terms
@@ -121,7 +121,7 @@ ENGLISH: Final = re.compile(
 )
 """A whole sentence that asks to forget a topic.
 
-"Forget about X" often means: never mind. It counts for somebody around the user, see _is_person().
+"Forget about X" often means: never mind. It counts for somebody around the user.
 "Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
 """
 _LAST: Final = {
@@ -162,6 +162,8 @@ _WILLED_ZH: Final = re.compile(
     rf"{_BIDDEN_ZH.pattern}|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
 )
 """忘了 without such words tells what the user forgot: 忘了开会的事, 你把开会的事忘了吧."""
+_TOLD_ZH: Final = re.compile("[你您].*了[。！!.~～]*$")
+"""你忘掉我妹妹了 complains."""
 _OF_TEXTS_ZH: Final = re.compile(r"(?:内容|记录|信息|消息|东西|部分|资料)们?$")
 _OF_MEMORY_ZH: Final = re.compile(r"[说說讲講提聊告]|记忆")
 """What is deleted of a text, as 关于猫的内容, is no topic unless the user said it."""
@@ -422,10 +424,15 @@ def _english_topic(sentence: str, *, is_whole: bool) -> str:
         return person if is_bidden and _is_person(person) else ""
     if own := match["own"]:
         is_slot = all(map(slots_of_topic, _parts(own, "en")))
-        is_alone = is_whole and not _BESIDE_EN.search(own)
-        is_bidden = is_alone or _BIDDEN_EN.search(sentence)
-        is_bidden = is_bidden and re.match(_FORGET_EN, match["verb"], re.IGNORECASE)
-        return own if (is_slot and is_whole) or (is_bidden and (is_slot or _OWN.match(own))) else ""
+        if is_slot and is_whole:
+            return own
+        if not re.match(_FORGET_EN, match["verb"], re.IGNORECASE):
+            return ""
+        if _BIDDEN_EN.search(sentence):
+            return own if is_slot or _OWN.match(own) else ""
+        # "Forget my idea" may mean "never mind".
+        is_bidden = is_whole and not sentence.endswith("?")
+        return own if is_bidden and all(map(_is_own, _parts(own, "en"))) else ""
     topic = match["topic"] or match["known"] or ""
     *_, last = re.split(", | - ", topic)
     return topic if last == topic or re.search(r"\b(?:and|or)\b|&", last) else ""
@@ -437,6 +444,11 @@ def _is_person(topic: str) -> bool:
         _own_person().fullmatch(one) or one.casefold() in first_names() or slots_of_topic(one)
         for one in _parts(topic, "en")
     )
+
+
+def _is_own(topic: str) -> bool:
+    """Tell whether a topic is a person around the user, or a word for several: "my family"."""
+    return bool(_own_person().fullmatch(topic)) or _OWN.sub("", topic).casefold() in umbrellas()
 
 
 @lru_cache(maxsize=256)
@@ -473,8 +485,11 @@ def _chinese_topic(sentence: str, *, is_whole: bool) -> str:
     if named:
         return named["topic"] if not _PASSAGE.match(named["topic"]) else ""
     is_asked = is_willed if is_whole else bool(_BIDDEN_ZH.search(sentence))
-    if is_whole and verb == "忘掉" and own_kin(what):
-        return what
+    if is_whole and verb == "忘掉" and not _TOLD_ZH.match(sentence):
+        bare = _OWN.sub("", what)
+        is_own = kin_of_word(bare) or kin_of_word(what[1:]) or bare in umbrellas()
+        if what.startswith("我") and is_own:
+            return what
     return what if "忘" in verb and is_asked and what.startswith("我的") else ""
 
 

@@ -76,6 +76,7 @@ _NO_NAME_BEFORE_ZH: Final = "很真太不挺更着下了场"
 """What stands before a quality or the weather: 很文静, 下小雨."""
 _NO_NAME_AFTER_ZH: Final = "下转停那节过"
 
+_BARE: Final = re.compile(r"forget (?:the )?[\w'-]+(?: [\w'-]+)?[.!?]*", re.IGNORECASE)
 _EX: Final = re.compile(r"ex(?:[- ]\w{2,12})?|前[\u4e00-\u9fff]{1,3}", re.IGNORECASE)
 _AS_USER: Final = re.compile(
     r"\b(?P<my>user['’]s|your)\b|\b(?:the )?(?:user|you)\b|用户|[你您]", re.I
@@ -138,7 +139,9 @@ class ForgetTopic:
             if any(one in folded for one in words_of_kin(self.kin)) and self.kin & own_kin(meant):
                 return True
         if self.is_of_kin:
-            return any(_is_used(one, text) for one in self.names)
+            own = self.request.bare_topic
+            is_own = own.casefold() in umbrellas() and _own_words(own).search(text)
+            return bool(is_own) or any(_is_used(one, text) for one in self.names)
         return is_about(self.request, text, self.names)
 
     def _repeats(self, text: str) -> bool:
@@ -173,6 +176,8 @@ def topic_among(
         return ForgetTopic(request=request, is_all=True)
     if request.is_read and (plain := _plain_topic(request, every)):
         return plain
+    if request.is_read and _BARE.fullmatch(request.topic):
+        return ForgetTopic(request=request)
     if request.is_read:
         held = [*dict.fromkeys((*texts, *(one.statement for one in every)))][:MOST_HELD]
         judged = asked_to_forget(request.topic, (*held,))
@@ -190,7 +195,8 @@ def topic_among(
     people = [one for one in every if is_name_slot(one.slot) and one.value]
     bare = request.bare_topic
     kin = kin_of_word(as_meant(bare)) | kin_of_word(request.topic.removeprefix("我"))
-    kin |= umbrellas().get(bare.casefold(), (None, frozenset()))[1]
+    if request.topic.casefold().startswith(("my ", "our ", "我")):
+        kin |= umbrellas().get(bare.casefold(), (None, frozenset()))[1]
     is_of_kin = bool(kin)
     kin |= {EX} if _EX.fullmatch(bare) else set()
     own = [one for one in people if _kin_of(one.slot) in kin or _is_called(one.value, bare)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -64,7 +64,8 @@ async def embed_items(handle: Handle, job: Job) -> dict[str, JsonValue]:
                 await storage.transact(tenant, partial(replace_terms, one, terms))
     known: dict[str, dict[str, Vectors]] = {}
     async for waiting, _ in _waiting(storage, tenant, handle.clock):
-        for fields in await asyncio.to_thread(_together, waiting):
+        batches = _together(waiting)
+        while fields := await asyncio.to_thread(next, batches, None):
             made += await _embed(handle, storage, fields, known)
             items += len({one.memory_id for one in fields if not one.field.startswith(EARLY)})
             if made >= OF_A_JOB:
@@ -143,12 +144,12 @@ async def _embed(
     return await storage.transact(fields[0].tenant, adding) if kept else 0
 
 
-def _together(waiting: Sequence[EmbeddedField]) -> list[list[EmbeddedField]]:
-    """Return the passages of items in batches of at most TOGETHER, rare words of an item first.
+def _together(waiting: Sequence[EmbeddedField]) -> Iterator[list[EmbeddedField]]:
+    """Yield the passages of items in batches of at most TOGETHER, rare words of an item first.
 
-    Those in the last batch of an item are no EARLY ones: its vectors tell that all are there.
+    Only the last batch of an item has plain field names. A plain name shows that the item is done.
     """
-    batches: list[list[EmbeddedField]] = [[]]
+    batch: list[EmbeddedField] = []
     for item in waiting:
         text = without_data(text_of(item.value))
         bounds = list(islice(passages(text), MOST_PASSAGES))
@@ -156,10 +157,12 @@ def _together(waiting: Sequence[EmbeddedField]) -> list[list[EmbeddedField]]:
         for first in range(0, len(bounds), TOGETHER):
             some = bounds[first : first + TOGETHER]
             is_early = first + TOGETHER < len(bounds)
-            if len(batches[-1]) + len(some) > TOGETHER:
-                batches.append([])
-            batches[-1] += [_passage(item, text, *one, is_early=is_early) for one in some]
-    return [batch for batch in batches if batch]
+            if batch and len(batch) + len(some) > TOGETHER:
+                yield batch
+                batch = []
+            batch += [_passage(item, text, *one, is_early=is_early) for one in some]
+    if batch:
+        yield batch
 
 
 def _passage(

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import fsum
 from typing import Final
 
 from shared_core.nlp.text import has_words
@@ -55,12 +56,12 @@ def _end(text: str, begin: int) -> int:
 
 
 def rarest_first(texts: Sequence[str]) -> list[int]:
-    """Return the places of passages, those first whose words the fewest others have.
+    """Return the places of passages. The first ones have the words that the fewest others have.
 
     What stands in one place of a log or a book is then read before what stands everywhere. Each
     word counts by the inverse of the number of its passages.
     """
     words = [set(text.split()) for text in texts]
     holders = Counter(chain.from_iterable(words))
-    rarity = [sum(1 / holders[word] for word in some) for some in words]
+    rarity = [fsum(1 / holders[word] for word in some) for some in words]
     return sorted(range(len(texts)), key=rarity.__getitem__, reverse=True)

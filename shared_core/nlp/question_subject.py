@@ -25,7 +25,7 @@ from shared_core.nlp.rules import load_kinship, load_rules
 from shared_core.nlp.text import UNSPACED, Language, language, normalised, search_terms
 from shared_core.ports.graph import Edge
 
-YOU: Final = re.compile(r"\b(?:you|u|your|ur|yours)\b|[你您妳]", re.IGNORECASE)
+YOU: Final = re.compile(r"\b(?:you|your|yours|(?<![.-])(?:u|ur)(?![.-]))\b|[你您妳]", re.IGNORECASE)
 # A named subject of a question that is not the user.
 NAMED: Final[dict[Language, re.Pattern[str]]] = {
     "en": re.compile(

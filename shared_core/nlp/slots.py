@@ -165,7 +165,7 @@ def slot_for_alias(name: str) -> str:
 
 @lru_cache
 def umbrellas() -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
-    """Return the slots and the kinds of relatives and pets that a word stands for: "health"."""
+    """Return, for each word such as "health", the slots and the relations it stands for."""
     return {
         word: (frozenset(one.get("slots", ())), frozenset(one.get("kin", ())))
         for one in read_rule_file("slots.toml")["umbrellas"]

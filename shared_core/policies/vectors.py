@@ -144,7 +144,7 @@ def replace_terms(one: EmbeddedField, terms: Sequence[str]) -> Policy[None]:
 
 
 def fields_with_vectors(model: str, ids: Sequence[UUID]) -> Select:
-    """Return what reads which fields (memory, field) of memories have a vector of a model."""
+    """Return the query for the fields (memory, field) of memories that have a vector of a model."""
     of_model = (one_of("memory_id", ids), equal("model", model))
     return Select("embeddings", ("memory_id", "field"), of_model)
 

@@ -33,7 +33,7 @@ from shared_core.privacy.told_secrets import told_secrets
 
 Mode = Literal["off", "mask", "drop"]
 LEAD_CHARACTERS: Final = 32
-"""Maximum number of characters from the words that name a number to it."""
+"""Maximum distance between a number and the words that name it, in characters."""
 _NEVER: Final = re.compile("(?!)")
 
 
@@ -46,8 +46,8 @@ class _Kind:
     """A form of secret. Its pattern's named group is masked, or else the whole match.
 
     hints: lower-case strings; a text without any of them cannot hold this kind. is_valid: whether
-    the matched text is one. lead: words shortly before it that make it one all the same, mistyped
-    or not. is_secret: whether it is one in its context. find: matches() for a slow
+    the matched text is one. lead: words before a number that make it a secret even if its
+    check digit is wrong. is_secret: whether it is one in its context. find: matches() for a slow
     pattern.
     """
 
@@ -173,8 +173,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         _form(r"(?<![\w.-])(?:2[2-7]|[3-6]\d)\d\d(?:[ -]?\d){9,15}(?![\w-]|\.\d)"),
         is_valid=luhn,
         lead=re.compile(
-            r"\b(?:visa|mastercard|amex|maestro|(?:credit|debit|bank|my|new|old) card)\b"
-            "|银行卡|信用卡|借记卡|卡号|銀行卡|卡號", re.IGNORECASE,
+            r"(?:(?<![a-z])(?:visa|mastercard|amex|maestro|(?:credit|debit|bank|my|new|old) card"
+            r"|card (?=n|#))|银行卡|信用卡|借记卡|卡号|銀行卡|卡號)"
+            r"(?:[\s:：#,，-]|卡|号码?|號碼?|信息|是|为|\b(?:numbers?|no|num|details?|is|was)\b\.?)*$",
+            re.IGNORECASE,
         ),
     ),
     "iban": _Kind(
@@ -184,7 +186,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "chinese_id": _Kind(
         _DIGITS,
         _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), is_valid=chinese_id,
-        lead=re.compile("身份[证證]|[证證]件号"),
+        lead=re.compile(
+            r"(?:身份[证證証]|[证證証]件[号號]|\bID(?: card)?)"
+            r"(?:[\s:：]|[号號][码碼]?|是|为|\b(?:number|no|is)\b\.?)*$"
+        ),
     ),
     "us_ssn": _Kind(
         _DIGITS,

@@ -32,7 +32,6 @@ from stores import make as memory
 @contextmanager
 def database():
     import psycopg
-
     name = f"report_{uuid4().hex}"
     with psycopg.connect(os.environ["SERVER"], autocommit=True) as admin:
         template = f"TEMPLATE {os.environ['TEMPLATE']} STRATEGY FILE_COPY"
@@ -43,14 +42,12 @@ def database():
 @contextmanager
 def ours(index=None, ttl=None):
     from langgraph_store import PgHippocampusStore
-
     with database() as dsn, PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
         yield store
 
 @asynccontextmanager
 async def ours_of_a_loop(index=None, ttl=None):
     from langgraph_store import PgHippocampusStore
-
     with database() as dsn:
         async with PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
             yield store
@@ -85,7 +82,6 @@ def not_opened(index=None):
 @asynccontextmanager
 async def our_sessions():
     from adk_memory import PgSessionService
-
     with database() as dsn:
         async with PgSessionService(dsn) as service:
             yield service

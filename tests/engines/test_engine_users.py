@@ -258,7 +258,6 @@ async def test_an_export_goes_to_the_other_engine_and_back(empty, vectors, monke
     lines, (postgres, seekdb) = empty.lines(vectors=vectors), empty.memories
     held = Counter(json.loads(line).get("table") for line in lines)
     assert {None, *TABLES} == set(held), {*TABLES} - {*held}
-
     report = await seekdb.import_lines(lines, text_of_field=getitem)
     assert (len(lines) - 2, 0, 0) == (report.written, report.here, report.unembedded)
     again = await seekdb.import_lines(lines, text_of_field=getitem)

@@ -173,7 +173,6 @@ def test_the_image_serves_as_any_user_and_writes_to_its_volume_alone(image):
         _, log = server.communicate(timeout=100)
         assert 0 == server.returncode, log
         assert 1 == image.run(*image.words("HEALTHCHECK"))[0]
-
         server = image.start(*serve)  # a new container on the same volume
         until_healthy(image, server)
         found = httpx.get(f"{url}/memories?user_id=ana", headers=headers, timeout=60)
@@ -240,7 +239,6 @@ async def test_each_service_of_compose_may_do_its_work_and_no_more(database, mon
     assert 1 == early.returncode and "may not set up schema" in early.stderr
     migrated = hippocampus(as_service("migrate", database), *service("migrate")["command"])
     assert 0 == migrated.returncode, migrated.stderr
-
     async with open_memory(server, worker=False) as memory:
         assert "hippocampus_app" == (await memory.report()).role
         await memory.remember(ANA, "Ana sails.")
@@ -251,7 +249,6 @@ async def test_each_service_of_compose_may_do_its_work_and_no_more(database, mon
     refused = hippocampus(server, "index")
     assert 1 == refused.returncode and "as the owner of that table" in refused.stderr
     assert "gets an index" in hippocampus(owner, "index").stdout
-
     columns = "rolname, rolsuper, rolbypassrls, rolcreaterole, rolpassword LIKE 'SCRAM%'"
     roles = "FROM pg_authid WHERE rolname LIKE 'memory%' ORDER BY 1"
     attributes = rows(database, f"SELECT {columns} {roles}")

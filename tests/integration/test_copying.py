@@ -139,7 +139,6 @@ async def test_what_holds_for_all_applications_goes_along(pair):
     assert part.policies.left == ["episodic", "semantic"]
     assert part.complete
     assert {} == await target.retention.own_policy()
-
     copied = await copy_memory(source, target)
     assert copied.policies.written == ["episodic", "semantic"]
     assert copied.complete
@@ -147,7 +146,6 @@ async def test_what_holds_for_all_applications_goes_along(pair):
     again = await copy_memory(source, target)
     assert (again.policies.written, again.policies.here) == ([], ["episodic", "semantic"])
     assert again.complete
-
     await target.retention.set_policy({"semantic": None, "item": None})
     await source.retention.set_policy({"summary": POLICIES["sensitive"]})
     other = await copy_memory(source, target)
@@ -239,7 +237,6 @@ async def test_a_thread_that_grew_is_copied_again(pair):
     copied = await copy_memory(source, target)
     assert await thread_of(target) == await thread_of(source)
     assert (copied.complete, copied.applications[0].differ) == (True, 0)
-
     await target.append_events(ANA, "t1", turns[3:])
     await copy_memory(source, target)  # what is behind lowers nothing
     await target.append_events(ANA, "t1", [said(5, "I like the Seine.")])

@@ -76,7 +76,6 @@ def played(tmp_path_factory):
 
 def test_it_shows_in_plain_lines_what_was_remembered_where_when_and_of_which_turn(played):
     assert (0, "") == (played.code, played.errors)
-
     assert "hippocampus-demo-" in played.output.partition("Facts")[0]
     assert "The temporary memory was removed." in played.output
     assert "hippocampus demo --keep" in played.output

@@ -102,7 +102,6 @@ def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(a
         + [("truncate", one.table) for one in found if one.place != "coordinator"]
     )
     assert not {name for _, name in made} & set(citus.ON_COORDINATOR)
-
     assert not any(one.moved for one in citus.spread(own_dsn, "hippocampus"))
     assert {call for call, _ in calls(admin)} == {"truncate"}  # what a run before did not come to
     assert state(admin) == after
@@ -157,7 +156,6 @@ async def test_the_memory_works_without_the_keys_that_went(admin, own_dsn):
         await memory.undo_run(ANA, (await memory.runs(ANA))[0].run_id)
         assert "Bergen" not in {fact.value for fact in await memory.facts(ANA)}
         assert await memory.forget_turns(ANA, "before", ["e0"])
-
         await memory.append_events(BEN, "again", [said(2, "I sold the oboe.")], later=True)
         await memory.erase(BEN, "again")
         assert {"t"} == set(_threads_of_jobs(admin, "/app/ben/"))

@@ -88,6 +88,8 @@ LIVES = fact("User lives in Lisbon.", "1")
      [said("I recommend the restaurant Taberna da Rua in Lisbon.", "1", agent=1.0)], [0]),
     ("what ideas did u have for it", [said(PIE, "1", agent=1.0)], [0]),
     ("What did I cook before?", [said(PIE, "1", agent=1.0)], []),
+    ("Did I ever visit the U.S.?", [said(PIE, "1", agent=1.0)], []),
+    ("What did I tell you about pie?", [said(PIE, "1", agent=1.0)], []),
     # The same words again; but a turn stands for no fact that still holds.
     ("Tea?", [said("I drink green tea daily.", "1"), said("Daily I drink green tea!", "2")], [0]),
     ("Tea?", [said("I stopped drinking tea.", "1"), fact("User drinks tea.", "2")], [0, 1]),

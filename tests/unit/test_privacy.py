@@ -106,6 +106,8 @@ SECRETS = [
     }.items() for text, secret in rows
 ]  # fmt: skip
 HARMLESS = [
+    "用信用卡付的，订单号 3214567890123456789", "身份证办好了，订单号123456789012345678",
+    "My visa application number is 4001234567890", "I got a new card, parcel 5123456789012",
     "The bearer of this letter carries bearer bonds in a standard bearer's 19th-century style.",
     "My password's too short. The password's length is 12 characters, the password's 128-bit.",
     "Password: how do I change it? Password: I forgot it. Password: ask Ann. pw: forgot again",
