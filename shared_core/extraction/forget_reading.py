@@ -22,6 +22,8 @@ ASKS: Final = 0.9
 """Least probability of asking to forget anything, as the judge gives it, of a request."""
 GOES: Final = 0.7
 """Least probability that a request is about what is held."""
+MAY_GO: Final = 0.4
+"""Least probability that a request is about a fact, for the turn that tells it to go as well."""
 ABOUT_ALL: Final = 0.3
 """Least mean probability that a request is about OF_NOBODY, of one that is about everything."""
 MOST_HELD: Final = 256
@@ -65,11 +67,14 @@ def asks_to_forget_everything(request: str) -> bool:
 
 
 @lru_cache(MOST_REQUESTS)  # a request is told to the model first, then carried out
-def asked_to_forget(request: str, held: tuple[str, ...]) -> frozenset[str]:
-    """Return which of some texts, statements or turns, a request is about; never "thanks!"."""
+def asked_to_forget(request: str, held: tuple[str, ...]) -> Mapping[str, float]:
+    """Return how likely a request is about each of some texts, statements or turns.
+
+    Only those from MAY_GO on, and never "thanks!".
+    """
     telling = [one for one in held if dialogue_act(one).name != "social"]
     judged = zip(telling, _forgets(telling, request), strict=True)
-    return frozenset(text for text, sure in judged if sure >= GOES)
+    return {text: sure for text, sure in judged if sure >= MAY_GO}
 
 
 def _forgets(held: Sequence[str], request: str) -> list[float]:
@@ -88,4 +93,5 @@ def says_no_more(request: str) -> bool:
     """Tell whether a request tells no fact beside what it asks to forget."""
     turn = Event(event_id="", author="user", role="user", text=request, occurred_at=UNKNOWN_START)
     told = {one.statement for one in RuleExtractor().read([turn]).facts}
-    return told <= asked_to_forget(request, (*told,))
+    sure = asked_to_forget(request, (*told,))
+    return all(sure.get(one, 0) >= GOES for one in told)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -17,6 +18,7 @@ from typing import Final, TypeAlias
 
 from shared_core.core.domain import USER, Event, FactDraft, HeldFact
 from shared_core.extraction.forget_reading import (
+    GOES,
     MOST_HELD,
     asked_to_forget,
     asks_to_forget_everything,
@@ -46,6 +48,8 @@ ALL_FROM: Final = 5
 """Number of statements and turns from which a request about all of them is about everything."""
 MOST_BESIDE: Final = 3
 """Maximum number of words beside a name in a request that is about the person, not a matter."""
+NAME: Final = "name"
+"""The slot of the user's name, which resembles much. A request to forget it names the slot."""
 _RELATION: Final = "relation."
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
@@ -93,8 +97,8 @@ class ForgetTopic:
     the user, where they are the only ones: then "my brother" without a name is one of them.
     is_of_kin: the request names a relation, as "my brother". values: of the facts that go; who
     repeats one to the user repeats the topic.
-    judged: the statements and turns that the judge takes the request to be about. is_all: it is
-    about everything, so nothing goes by a message.
+    judged: the statements and turns that the judge takes the request to be about. likely: these,
+    and those from MAY_GO on. is_all: it is about everything, so nothing goes by a message.
     """
 
     request: ForgetRequest
@@ -104,6 +108,7 @@ class ForgetTopic:
     is_of_kin: bool = False
     values: frozenset[str] = frozenset()
     judged: frozenset[str] = frozenset()
+    likely: frozenset[str] = frozenset()
     is_all: bool = False
 
     def has_fact(self, fact: AnyFact) -> bool:
@@ -140,8 +145,9 @@ class ForgetTopic:
                 return True
         if self.is_of_kin:
             own = self.request.bare_topic
-            is_own = own.casefold() in umbrellas() and _own_words(own).search(text)
-            return bool(is_own) or any(_is_used(one, text) for one in self.names)
+            if own.casefold() in umbrellas() and _own_words(own).search(text):
+                return True
+            return any(_is_used(one, text) for one in self.names)
         return is_about(self.request, text, self.names)
 
     def _repeats(self, text: str) -> bool:
@@ -179,11 +185,14 @@ def topic_among(
     if request.is_read and _BARE.fullmatch(request.topic):
         return ForgetTopic(request=request)
     if request.is_read:
-        held = [*dict.fromkeys((*texts, *(one.statement for one in every)))][:MOST_HELD]
-        judged = asked_to_forget(request.topic, (*held,))
+        of_name = {one.statement for one in every if one.slot == NAME}
+        told = dict.fromkeys((*texts, *(one.statement for one in every)))
+        held = [one for one in told if one not in of_name][:MOST_HELD]
+        sure = asked_to_forget(request.topic, (*held,))
+        judged = frozenset(text for text, chance in sure.items() if chance >= GOES)
         if len(judged) >= ALL_FROM and judged.issuperset(held):
             return ForgetTopic(request=request, is_all=True)
-        return ForgetTopic(request=request, judged=judged)
+        return ForgetTopic(request=request, judged=judged, likely=frozenset(sure))
     if slots := slots_of_topic(request.topic):
         own = [one for one in every if _is_of_slots(one, slots)]
         return ForgetTopic(
@@ -259,7 +268,22 @@ def topic_told(
     if is_known or not said or len(said) > MAX_READ_CHARACTERS:
         return topic
     read = topic_among(replace(request, topic=said, is_read=True), facts, texts)
-    return replace(topic, judged=read.judged, is_all=read.is_all)
+    return replace(topic, judged=read.judged, likely=read.likely, is_all=read.is_all)
+
+
+def without_turns_of_others(
+    topic: ForgetTopic, drawn: Mapping[str, Collection[str]]
+) -> ForgetTopic:
+    """Return a topic without the turns of whose facts none is likely.
+
+    "I'm Dan, I live in York with my wife Meg" is no turn about "my parents", though it resembles
+    one. drawn: by the text of a turn, the statements of the facts that rest on it.
+    """
+    kept = (
+        text for text in topic.judged
+        if not drawn.get(text) or not topic.likely.isdisjoint(drawn[text])
+    )  # fmt: skip
+    return replace(topic, judged=frozenset(kept))
 
 
 def facts_told(turns: Sequence[Event]) -> Sequence[FactDraft]:
@@ -282,6 +306,7 @@ def turns_to_forget(
         for request in requests:
             texts = [one.text for one in reversed(before)]
             topic = topic_told(request, [*held, *told], texts, turn.text if reads else "")
+            topic = without_turns_of_others(topic, _drawn(before, held, told))
             of_topic = {one.event_id for one in told if topic.has_fact(one)}
             of_topic |= {key for one in held if topic.has_fact(one) for _, key in one.turns}
             gone |= {
@@ -293,6 +318,20 @@ def turns_to_forget(
             gone |= {*own[-1:]} if request.is_of_last else set()
             gone |= {turn.event_id} if request.is_whole else set()
     return frozenset(gone)
+
+
+def _drawn(
+    turns: Sequence[Event], held: Iterable[HeldFact], told: Iterable[FactDraft]
+) -> Mapping[str, set[str]]:
+    """Return, by the text of a turn, the statements of the facts that rest on it."""
+    texts = {one.event_id: one.text for one in turns}
+    drawn: defaultdict[str, set[str]] = defaultdict(set)
+    for one in told:
+        drawn[texts.get(one.event_id, "")].add(one.statement)
+    for fact in held:
+        for _, event_id in fact.turns:
+            drawn[texts.get(event_id, "")].add(fact.statement)
+    return drawn
 
 
 def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,7 +27,13 @@ from shared_core.extraction.forget_requests import (
     may_ask,
     topic_request,
 )
-from shared_core.extraction.forget_topics import AnyFact, ForgetTopic, facts_told, topic_told
+from shared_core.extraction.forget_topics import (
+    AnyFact,
+    ForgetTopic,
+    facts_told,
+    topic_told,
+    without_turns_of_others,
+)
 from shared_core.lifecycle import Handle
 from shared_core.nlp.text import normalised
 from shared_core.policies.forgetting import TurnKey
@@ -288,6 +295,14 @@ class ForgetRequests:
         topics = [
             await asyncio.to_thread(topic_told, one, facts, [*near], said) for one in asked.requests
         ]
+        drawn: defaultdict[TurnKey, set[str]] = defaultdict(set)
+        for turn, statement in [
+            *((turn, one.statement) for one in held for turn in one.turns),
+            *((turn, one.statement) for turn, one in told),
+        ]:
+            drawn[turn].add(statement)
+        of_text = {text: drawn[turn] for text, turn in near.items() if turn and turn in drawn}
+        topics = [without_turns_of_others(one, of_text) for one in topics]
         judged = {
             turn for text, turn in near.items()
             if turn is not None and any(text in one.judged for one in topics)
@@ -310,7 +325,7 @@ class ForgetRequests:
             return {}
         hits = await self._recall(scope, asked.text, limit=MAX_NEAR, reranker=False, counted=False)
         found: dict[str, TurnKey | None] = {}
-        for memory in (one.memory for one in hits):
+        for memory in (one.memory for one in hits if not one.parts.get("agent")):
             if memory.text != asked.text and memory.text not in asked.later:
                 key = None
                 if memory.author and memory.thread_id and memory.source_event_ids:

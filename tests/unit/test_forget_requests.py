@@ -79,8 +79,8 @@ NOT_ASKED = (
     "please forget about Java", "you can forget about lunch", "forget about my homework",
     "how do I forget about my ex?", "did you forget about Sophie?",
     "my therapist says forget about your ex", "Forget my idea.", "forget my point",
-    "Forget my keys?", "Forget my order.", "你忘掉我妹妹了", "忘掉我老婆的生日就惨了", "忘掉我女儿对花生过敏",
-    "“忘掉阿泽的事”", "忘了告诉你我搬家了", "我忘了小美的生日",
+    "Forget my keys?", "Forget my order.", "你忘掉我妹妹了", "忘掉我老婆的生日就惨了",
+    "忘掉我女儿对花生过敏", "“忘掉阿泽的事”", "忘了告诉你我搬家了", "我忘了小美的生日",
     "你忘了吗", "别忘了我对花生过敏", "忘了她吧", "小美，忘了她吧", "小美和阿强分手了，忘了她吧",
     "把小美忘了", "早就把小美忘了吧", "你把小美忘了吧", "应该是忘了小美吧", "忘了小美的生日吧",
     "我妈说，别再提小美了", "如果难过，就别再提小美了", "别再提小美了吗", "别再提小美迟到了",
@@ -249,7 +249,7 @@ def test_a_request_about_all_that_is_compared_is_refused_however_much_is_held(mo
 
     def all_of(request, held):
         compared.append(held)
-        return frozenset(held)
+        return dict.fromkeys(held, 1.0)
 
     monkeypatch.setattr(forget_topics, "asked_to_forget", all_of)
     request = ForgetRequest(topic="the tea thing, please lose it", is_whole=True, is_read=True)
