@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence, Set
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -60,6 +61,7 @@ from shared_core.lifecycle import Background, Handle, StorageLifecycle
 from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
+from shared_core.nlp.rules import load_all_rules
 from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.items import ItemOp, ItemResult
 from shared_core.ports.jobs import ExtractionStrategy, JobType
@@ -226,10 +228,11 @@ class MemoryEngine:
         return self._handle.clock()
 
     async def warm_up(self, *, model: bool = True, remote_s: float | None = None) -> None:
-        """Open the database and load a bundled model, so that the first question waits for neither.
+        """Open the database, load a bundled model, and compile the rules that read texts.
 
-        A server calls it when it starts. A failure is not raised here: the verb that needs what
-        failed raises it. For a minute after a failure nothing is started, so that deadlines hold.
+        The first question then waits for none of them. A server calls it when it starts. A failure
+        is not raised here: the verb that needs what failed raises it. For a minute after a failure
+        nothing is started, so that deadlines hold.
 
         Args:
             model: whether to load the model.
@@ -238,6 +241,7 @@ class MemoryEngine:
         """
         embedding = self._handle.embedding if model else None
         await self._lifecycle.warm_up(embedding, remote_s)
+        await asyncio.to_thread(load_all_rules)
 
     async def load_model(self) -> None:
         """Load a bundled embedder; others have nothing to load. Raises ModelUnavailable."""

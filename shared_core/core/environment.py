@@ -39,7 +39,9 @@ A language alone is chosen by hand: one that has no texts here is a mistake.
 _OF_PROVIDER: Final = r"[\w.-]+:\S.*"
 _LLM: Final = re.compile(rf"(?!langchain:)(?:{'|'.join(NAMED)}):\S.*|langchain:{_OF_PROVIDER}")
 _NO_PROVIDER: Final = "|".join((*BUNDLED_NAMES, *NAMED))
-_EMBEDDER: Final = re.compile(rf"{'|'.join(BUNDLED_NAMES)}|(?!(?:{_NO_PROVIDER}):){_OF_PROVIDER}")
+_EMBEDDER: Final = re.compile(
+    rf"\A(?:{'|'.join(BUNDLED_NAMES)}|(?!(?:{_NO_PROVIDER}):){_OF_PROVIDER})"
+)
 
 
 def _text(text: str, name: str) -> str:  # of the form of the others

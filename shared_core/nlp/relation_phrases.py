@@ -34,6 +34,8 @@ MAYBE_NAME: Final = re.compile(
     r"(?<!\ba )(?<!\ban )(?<!\bthe )(?<!\bmy )(?<!\bour )\b(?!(?:an?|the|my|our|bed)\b)[a-z]+"
 )
 """A word in lower case that may be a name, as no article stands before it."""
+MAX_QUESTION_CHARACTERS: Final = 1_000
+"""A longer text is no single question."""
 CLAUSE_BREAK: Final = re.compile(r"[,.!?;:，。！？；：]\s*\w|\n")
 """Stands between two clauses."""
 
@@ -93,6 +95,8 @@ def only_asks(text: str) -> bool:
 
     "hey, where do I live?" is, "I moved to York, where is the gym?" is not.
     """
+    if len(text) > MAX_QUESTION_CHARACTERS:
+        return False
     rest = LEAD_IN.sub("", text.strip())
     return is_question(rest) and not CLAUSE_BREAK.search(rest)
 

@@ -524,7 +524,7 @@ def tokens_before(text: str, before: str) -> list[Token]:
 
 def _untold(before: str) -> str:
     """Return the lines behind the last one with a mark: a secret that they name is not told yet."""
-    mark = _MARKED.search(before)
+    mark = _MARKED.match(before)
     return mark["rest"] if mark else before
 
 

@@ -310,7 +310,7 @@ def test_the_help_shows_defaults_that_are_no_values(command, default):
     (["recall", *WHO, "x", "--as-of", "banana"], 2),
     (["state", *WHO, "employer", "Zenith", "--since", "banana"], 2),
     (["token", "create", "--app", "app", "--expires", "banana"], 2), (["import"], 2),
-    (["recall", "app", "nobody", "x"], 0), (["facts", *WHO, "banana"], 1),
+    (["recall", "app", "nobody", "x"], 0), (["facts", "app", "nobody", "banana"], 1),
     (["graph", *WHO, "Nobody"], 0), (["policy", "banana"], 2),
     (["policy", "sensitive", "--never", "banana"], 2), (["runs", *WHO, "--undo", "nope"], 2),
     (["recall", *WHO, "x", "--uri", "nonsense://x"], 1), (["recall", "", "ana", "x"], 1),

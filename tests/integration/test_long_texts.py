@@ -17,7 +17,8 @@ from shared_core import Event
 ROOMS = ("nlp", "privacy", "extraction", "context", "core/delimiters.py")
 READERS = tuple(f"{Path(shared_core.__file__).parent}/{room}" for room in ROOMS)
 """Where texts are read. Most of it takes 1 to 20 µs of the processor for a character."""
-BRIEF = {"_profile", "context_window", "is_question", "may_follow", "resolve_query", "tells_change"}
+BRIEF = {"_profile", "context_window", "is_question", "may_follow", "only_asks", "resolve_query",
+         "tells_change"}  # fmt: skip
 """Those that look at the length, the beginning or the end alone, or hand a text on."""
 MOST, LENGTH = 20_000, 25_000
 """Characters that a reader may be given on the loop, and those of a text."""

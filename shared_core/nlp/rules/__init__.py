@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from shared_core.core.domain import FactType
 from shared_core.nlp.text import Language
@@ -184,6 +184,12 @@ def read_rule_file(name: str) -> dict[str, Any]:
 def load_rules(language: Language) -> RuleSet:
     """Return the compiled rules of a language, read and compiled on the first call."""
     return build_rules(read_language(language))
+
+
+def load_all_rules() -> None:
+    """Read and compile the rules of both languages, which takes a second of the processor."""
+    for language in get_args(Language):
+        load_rules(language)
 
 
 @lru_cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -172,4 +174,9 @@ def _verbs(clock: Clock, strength: Strength | None) -> Mapping[str, RunVerb]:
 def _bytes_in(folder: Path) -> int:
     """Return the size of an embedded server's files, including its log of changes."""
     # Its catalogue leaves out everything that is still in memory.
-    return sum(file.lstat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+    found = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):  # the server removes files meanwhile
+                found += os.lstat(Path(place, name)).st_blocks * 512
+    return found
