@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import UNKNOWN_START, Event
 from shared_core.extraction.forget_requests import MAX_READ_CHARACTERS
 from shared_core.extraction.rule_based import RuleExtractor
@@ -46,9 +47,7 @@ OF_NOBODY: Final[Mapping[Language, Sequence[str]]] = {
 """Statements of many kinds that nobody made: a request that is about them is about everything."""
 
 
-@lru_cache(MOST_KEPT)
-def asks_to_forget(text: str) -> bool:
-    """Tell whether a turn asks the memory to forget something; False where "e5" cannot run."""
+def _asks_to_forget(text: str) -> bool:
     # Deferred: numpy takes a moment to load.
     from shared_core.extraction.change_judge import ANYTHING
     from shared_core.extraction.span_tagger import load_tagger
@@ -57,6 +56,10 @@ def asks_to_forget(text: str) -> bool:
     if tagger is None or tagger.tag(text).asks < MAY_ASK:
         return False
     return _forgets([ANYTHING], text)[0] >= ASKS
+
+
+asks_to_forget: Final = DigestCache("requests to forget", _asks_to_forget, MOST_KEPT)
+"""Tell whether a turn asks the memory to forget something; False where "e5" cannot run."""
 
 
 @lru_cache(MOST_REQUESTS)

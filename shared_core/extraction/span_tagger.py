@@ -13,12 +13,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from shared_core.core.digest_cache import DigestCache
 from shared_core.errors import ModelUnavailable
 from shared_core.models.e5_network import load
 from shared_core.models.e5_reader import E5Reader
@@ -35,8 +36,8 @@ IS_VALUE: Final = 0.5
 """Least probability of a word of being part of a value."""
 IS_OVER: Final = 0.5
 """Least probability of being over at which a value no longer holds."""
-MOST_KEPT: Final = 256
-"""Number of texts whose readings are kept."""
+MOST_KEPT: Final = 1_024
+"""Number of texts whose readings are kept: a run reads each turn of a window four times."""
 JOINT: Final = re.compile(rf"(?:[^\W_{HAN}]|['’]){{2}}")
 """Two characters of one word or number."""
 
@@ -89,7 +90,7 @@ class Tagger:
     def __init__(self, reader: E5Reader, arrays: Mapping[str, Array]) -> None:
         self.slots = tuple(bytes(arrays["slots"]).decode().split("\n"))
         self._reader = reader
-        self.tag = lru_cache(MOST_KEPT)(self._tag)  # a turn is read for facts and for requests
+        self.tag = DigestCache("tagged turns", self._tag, MOST_KEPT)
         self._heads = {
             name: (arrays[f"{name}.w"].astype(np.float32), arrays[f"{name}.b"])
             for name in ("tag", "over", "gate", "asks")

@@ -219,6 +219,7 @@ HOME = "我住在南京路12号/我妈住在上海/我是护士/我的地址别�
     ("I take sertraline/I'm allergic to nuts/I like tea", "Forget my health info", "01"),
     ("my mum is ill/Tom is my brother/my boss is Al", "forget what I said about my family", "01"),
     ("I love pizza/I live in Chelsea", "forget pizza", ""),
+    ("我叫陈磊，今年36，老婆叫王芳/王芳在银行上班", "别记我手机号", ""),  # tells other facts
     ("My dog is called Rex/I love animals", "Forget what I said about animals", "1"),
     ("我的家人都在成都/我家狗叫豆豆", "把我家人的事忘了吧", "0"),
     ("my wife is Sara/I earn 42k/Sara is a nurse", "forget sara", "02"),
